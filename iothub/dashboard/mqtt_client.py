@@ -78,13 +78,17 @@ class MqttClient:
         self._tasks = [asyncio.create_task(self._read(reader)), asyncio.create_task(self._ping())]
 
     async def subscribe(self, topic_filter: str) -> None:
-        """Raises MqttError: the connection has ended."""
+        """Raises MqttError: the connection has ended, or would."""
+        if not topic_filter or "\0" in topic_filter:
+            raise MqttError("expected a Topic Filter: not empty, no NUL, such as a/#")
         self._packet_id = self._packet_id % 0xFFFF + 1
         body = struct.pack("!H", self._packet_id) + _text(topic_filter) + b"\0"
         await self._send(_packet(_SUBSCRIBE, body))
 
     async def publish(self, topic: str, payload: bytes, *, is_retained: bool) -> None:
-        """Raises MqttError: the connection has ended."""
+        """Raises MqttError: the connection has ended, or would: the hub ends it at a PUBLISH to what is no Topic Name."""
+        if not topic or not {"+", "#", "\0"}.isdisjoint(topic):
+            raise MqttError("expected a Topic Name to publish to: not empty, no +, # and NUL, such as a/b")
         await self._send(_packet(_PUBLISH | int(is_retained), _text(topic) + payload))
 
     def close(self) -> None:

@@ -214,7 +214,7 @@ class Table:
             for number, column in enumerate(self._columns)
         ]
         if self._actions:
-            made.append({"name": "acts", "label": "", "field": "k", "align": "right"})
+            made.append({"name": "acts", "label": "", "field": "k", "align": "right", "headerClasses": "io-acts"})
         return made
 
     def _show(self) -> None:

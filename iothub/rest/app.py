@@ -212,8 +212,8 @@ _KINDS = frozenset(
 
 
 def _place(parts: Sequence[object]) -> str:
-    """Return the path of a field. A body of one of several kinds has the kind in it, a role or a class: no field is called so."""
-    return ".".join(str(part)[:64] for part in parts if part not in _KINDS)
+    """Return the path of a field. A body of one of several kinds has the kind in it (a role, a class), a name "[key]": no field is called so."""
+    return ".".join(str(part)[:64] for part in parts if part not in _KINDS and part != "[key]")
 
 
 def _of_http(request: Request, error: HTTPException) -> Response:

@@ -11,13 +11,21 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from iothub.base.ids import TENANT_NAME
 from iothub.records.tenant_events import TENANT_WANTED, WANTED
-from iothub.rest.texts import BASE64, NETWORK, NO_NUL, OPTION, PRINTABLE, PUBLISHED_TOPIC, RATE, RESPONSE_TOPIC, Checked
-from iothub_services.quota.grammar import parse_name
-from iothub_services.quota.names import BY_NAME, Kind, Quota
+from iothub.rest.limit_values import WHOLE, DeviceLimitChanges, LimitChanges, Limits
+from iothub.rest.texts import (
+    BASE64,
+    NETWORK,
+    NO_NUL,
+    OPTION,
+    PRINTABLE,
+    PUBLISHED_TOPIC,
+    RESPONSE_TOPIC,
+    Checked,
+)
 from iothub_services.webhooks.addresses import place_of
 from iothub_tenants import identity
 from iothub_tenants.accounts import webhooks
@@ -25,9 +33,6 @@ from iothub_tenants.accounts import webhooks
 
 def _whole(pattern: str) -> str:
     return f"^{pattern}$"
-
-
-_LIMIT_NAMES = "|".join(BY_NAME)
 
 
 def _name(check: Callable[[str], object], pattern: re.Pattern[str]) -> Checked:
@@ -63,55 +68,6 @@ UserProperty = Annotated[
     list[Annotated[str, Field(max_length=4096, pattern=NO_NUL)]], Field(min_length=2, max_length=2)
 ]
 Networks = list[Annotated[str, Field(min_length=2, max_length=64, pattern=NETWORK)]]
-
-Rate = Annotated[str, Field(pattern=RATE)]
-
-
-def _whole_number(value: object) -> object:
-    """JSON has one kind of numbers: 5.0 is 5."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-_WHOLE = BeforeValidator(_whole_number)
-LimitValue = Annotated[int, _WHOLE] | Literal["unlimited"] | list[Rate]
-LimitName = Annotated[
-    str, Checked(lambda name: parse_name(name.removeprefix("dry-run:")), f"^(dry-run:)?({_LIMIT_NAMES})$")
-]
-
-
-def _limits_schema(*, is_of_device: bool, is_removing: bool) -> dict[str, Any]:
-    """Return what limits there are, each with the values that it takes."""
-    known: dict[str, Any] = {}
-    for quota in BY_NAME.values():
-        if quota.is_for_devices or not is_of_device:
-            value = _value_schema(quota)
-            known[str(quota.value)] = {"anyOf": [*value, {"type": "null"}]} if is_removing else {"anyOf": value}
-            if quota.has_trial:
-                known[f"dry-run:{quota.value}"] = {"anyOf": value}
-    return {"type": "object", "properties": known, "additionalProperties": False}
-
-
-def _value_schema(quota: Quota) -> list[dict[str, Any]]:
-    unlimited = {"const": "unlimited"}
-    if quota.kind is Kind.RATE:
-        rate = {"type": "string", "pattern": RATE}
-        return [{"type": "array", "items": rate, "minItems": 1, "maxItems": 8}, unlimited]
-    most = quota.most or 10**15
-    return [{"type": "integer", "minimum": quota.least, "maximum": most}, unlimited]
-
-
-Limits = Annotated[
-    dict[LimitName, Annotated[LimitValue, Field(union_mode="left_to_right")]],
-    WithJsonSchema(_limits_schema(is_of_device=False, is_removing=False)),
-]
-LimitChanges = Annotated[
-    dict[LimitName, Annotated[LimitValue | None, Field(union_mode="left_to_right")]],
-    WithJsonSchema({**_limits_schema(is_of_device=False, is_removing=True), "minProperties": 1}),
-]
-DeviceLimitChanges = Annotated[
-    dict[LimitName, Annotated[LimitValue | None, Field(union_mode="left_to_right")]],
-    WithJsonSchema({**_limits_schema(is_of_device=True, is_removing=True), "minProperties": 1}),
-]
 
 
 class Body(BaseModel):
@@ -225,7 +181,7 @@ class NewRule(Body):
 
 
 class _Ban(Body):
-    for_s: Annotated[int, Field(ge=1, le=10**9, description="Seconds. Default: until removed."), _WHOLE] | None = None
+    for_s: Annotated[int, Field(ge=1, le=10**9, description="Seconds. Default: until removed."), WHOLE] | None = None
     reason: Annotated[str, Field(max_length=200, pattern=PRINTABLE)] = ""
 
 
@@ -267,7 +223,7 @@ class NewPlan(Body):
 
     name: Plan
     parent: Plan = "standard"
-    weight: Annotated[int, Field(ge=1, le=100), _WHOLE] = 1
+    weight: Annotated[int, Field(ge=1, le=100), WHOLE] = 1
     limits: Limits = {}
 
 
@@ -275,7 +231,7 @@ class PlanChanges(Body):
     """What to change of a plan."""
 
     parent: Plan | None = None
-    weight: Annotated[int, Field(ge=1, le=100), _WHOLE] | None = None
+    weight: Annotated[int, Field(ge=1, le=100), WHOLE] | None = None
     limits: Annotated[LimitChanges, Field(min_length=1)] | None = None
 
 
@@ -307,10 +263,10 @@ class NewTrace(Body):
 
     kind: Literal["client", "device", "topic", "ip"]
     value: Annotated[str, Field(min_length=1, max_length=1024, pattern=NO_NUL)]
-    for_s: Annotated[int, Field(ge=1, le=86_400), _WHOLE] = 600
-    max_bytes: Annotated[int, Field(ge=65_536, le=67_108_864), _WHOLE] = 16_777_216
+    for_s: Annotated[int, Field(ge=1, le=86_400), WHOLE] = 600
+    max_bytes: Annotated[int, Field(ge=65_536, le=67_108_864), WHOLE] = 16_777_216
     payload_bytes: Annotated[
-        int, Field(ge=0, le=65_536, description="Of each payload; more than 0 needs the scope messages:read."), _WHOLE
+        int, Field(ge=0, le=65_536, description="Of each payload; more than 0 needs the scope messages:read."), WHOLE
     ] = 0
     has_pings: bool = False
 
@@ -322,7 +278,7 @@ class MessageProperties(Body):
     response_topic: Annotated[str, Field(min_length=1, max_length=4096, pattern=RESPONSE_TOPIC)] | None = None
     correlation_data: Annotated[str, Field(max_length=87_380, pattern=BASE64, description="Base64.")] | None = None
     payload_format_indicator: (
-        Annotated[int, Field(ge=0, le=1, description="1: the payload is UTF-8."), _WHOLE] | None
+        Annotated[int, Field(ge=0, le=1, description="1: the payload is UTF-8."), WHOLE] | None
     ) = None
     user_properties: Annotated[list[UserProperty], Field(max_length=1000, description="Pairs of name and value.")] = []
 
@@ -333,9 +289,9 @@ class NewMessage(Body):
     topic: Annotated[str, Field(min_length=1, max_length=4096, pattern=PUBLISHED_TOPIC)]
     payload: Annotated[str, Field(description="As a text, which is sent in UTF-8.")] = ""
     payload_base64: Annotated[str, Field(pattern=BASE64)] | None = None
-    qos: Annotated[int, Field(ge=0, le=2), _WHOLE] = 0
+    qos: Annotated[int, Field(ge=0, le=2), WHOLE] = 0
     retain: bool = False
-    expiry_s: Annotated[int, Field(ge=0, le=0xFFFF_FFFF, description="Message Expiry Interval."), _WHOLE] | None = None
+    expiry_s: Annotated[int, Field(ge=0, le=0xFFFF_FFFF, description="Message Expiry Interval."), WHOLE] | None = None
     properties: MessageProperties | None = None
 
 
@@ -454,14 +410,14 @@ class NewStream(Body):
     direction: Annotated[Literal["out", "in"], Field(description="out: devices to Kafka; in: Kafka to devices.")] = (
         "out"
     )
-    partitions: Annotated[int, Field(ge=1, le=1000, description="Default: streams.partitions."), _WHOLE] | None = None
-    retention_s: Annotated[int, Field(ge=1, le=10**9, description="Default: streams.retention."), _WHOLE] | None = None
+    partitions: Annotated[int, Field(ge=1, le=1000, description="Default: streams.partitions."), WHOLE] | None = None
+    retention_s: Annotated[int, Field(ge=1, le=10**9, description="Default: streams.retention."), WHOLE] | None = None
 
 
 class Drain(Body):
     """How a hub is drained."""
 
-    rate_per_s: Annotated[int, Field(ge=1, le=1_000_000, description="How many clients are asked to go."), _WHOLE] = 500
+    rate_per_s: Annotated[int, Field(ge=1, le=1_000_000, description="How many clients are asked to go."), WHOLE] = 500
 
 
 # --- answers, for the OpenAPI

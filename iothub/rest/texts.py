@@ -66,4 +66,6 @@ def sentence_of(error: Any) -> str:
     """Return what is wrong with a value, as a person reads it; `error`: as pydantic gives it."""
     if error["type"] == "string_pattern_mismatch":
         return EXPECTED.get(error["ctx"]["pattern"], "not valid")
+    if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        return "expected an object"
     return str(error["ctx"]["error"] if error["type"] == "value_error" else error["msg"])

@@ -5,6 +5,8 @@ Knows no SQL. Records are put in as they are; `is_down` makes every question fai
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from iothub.base.errors import BackendError
 from iothub_services.auth.port import DeviceRecord, TenantRecord
 
@@ -30,6 +32,10 @@ class MemoryAccounts:
     def find_device(self, tenant_id: int, name: str) -> DeviceRecord | None:
         self._ask(f"{tenant_id}/{name}")
         return self.devices.get((tenant_id, name))
+
+    def find_devices(self, tenant_id: int, names: Collection[str]) -> dict[str, DeviceRecord]:
+        self._ask(f"{tenant_id}/{','.join(sorted(names))}")
+        return {name: self.devices[tenant_id, name] for name in names if (tenant_id, name) in self.devices}
 
     def _ask(self, question: str) -> None:
         if self.is_down:

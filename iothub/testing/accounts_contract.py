@@ -13,7 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from iothub_services.auth.port import Accounts, Action, DeviceRecord, Effect, Rule, Scope, TenantRecord, TenantState
+from iothub_services.auth.port import (
+    MOST_DEVICES,
+    Accounts,
+    Action,
+    DeviceRecord,
+    Effect,
+    Rule,
+    Scope,
+    TenantRecord,
+    TenantState,
+)
 
 Case = Callable[[Accounts], None]
 
@@ -70,10 +80,30 @@ def what_does_not_exist_is_none(accounts: Accounts) -> None:
     assert accounts.find_device(acme.id + 1_000, "dev1") is None
 
 
+def many_devices_are_found_with_one_question(accounts: Accounts) -> None:
+    """Each as it is found alone; who does not exist is left out, and no name stands for another."""
+    acme, _ = found(accounts, "acme", "dev1")
+    strange = ["nobody", "DEV1", "dev1 ", "dev%", "dev1\0", "d\u0435v1", ""]
+    assert accounts.find_devices(acme.id, ["dev1", *strange, "Dev1"]) == {
+        name: accounts.find_device(acme.id, name) for name in ("dev1", "Dev1")
+    }
+    assert accounts.find_devices(acme.id, strange) == {}
+    assert accounts.find_devices(acme.id, []) == {}
+    assert accounts.find_devices(acme.id + 1_000, ["dev1"]) == {}
+
+
+def as_many_devices_are_found_as_one_question_may_name(accounts: Accounts) -> None:
+    acme, device = found(accounts, "acme", "dev1")
+    names = [f"made-up-{number}" for number in range(MOST_DEVICES - 1)]
+    assert accounts.find_devices(acme.id, [*names, "dev1"]) == {"dev1": device}
+
+
 CASES: tuple[Case, ...] = (
     a_tenant_brings_its_tenant_and_group_rules,
     a_device_brings_its_groups_own_rules_and_limits,
     equal_names_of_two_tenants_are_two_devices,
     names_are_compared_byte_by_byte,
     what_does_not_exist_is_none,
+    many_devices_are_found_with_one_question,
+    as_many_devices_are_found_as_one_question_may_name,
 )

@@ -47,6 +47,7 @@ install -m 0644 "$here/copyright" README.md "$doc/"
 sed -e "s/@VERSION@/$debian_version/; s/@DATE@/$(LC_ALL=C date -u -R -d "@$made_at")/" "$here/changelog" | gzip -9 -n >"$doc/changelog.gz"
 gzip -9 -n <CHANGELOG.md >"$doc/NEWS.gz"
 install -D -m 0644 "$here/overrides" "$root/usr/share/lintian/overrides/iothub"
+install -d "$root/usr/share/man/man1" && gzip -9 -n <"$here/iothub.1" >"$root/usr/share/man/man1/iothub.1.gz"
 completion() { install -d "$(dirname "$2")" && "$opt/bin/python3" -m iothub.cli completion "$1" >"$2"; }
 completion bash "$root/usr/share/bash-completion/completions/iothub"
 completion zsh "$root/usr/share/zsh/vendor-completions/_iothub"

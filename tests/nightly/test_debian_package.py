@@ -48,6 +48,11 @@ def test_package_has_its_files_where_debian_has_them(package: Path, root: Path) 
     assert {path.read_text().partition("\n")[0] for path in scripts} == {"#!/opt/iothub/bin/python3"}
 
 
+def test_lintian_has_neither_an_error_nor_a_warning(package: Path) -> None:
+    """Of the package as Debian's own linter sees it; `ops/debian/overrides` says why what is left is as it is."""
+    run("lintian", "--allow-root", "--profile", "debian", "--fail-on", "error,warning", package, timeout_s=600)
+
+
 def test_modules_look_for_libraries_in_no_place_of_the_machine_that_built_them(root: Path) -> None:
     modules = list(root.glob("opt/iothub/lib/*/site-packages/iothub*/**/*.so"))
 

@@ -15,8 +15,11 @@ from iothub.dashboard.api import Json, RefusalError
 from iothub.dashboard.frame import TENANT, View, page
 from iothub.dashboard.parts import Empty, command
 from iothub.dashboard.table import Column, Table, text
+from iothub.dashboard.units import moment
 
 KINDS = ("connect", "publish", "subscribe")
+UNTESTED = "not tested"  # only a real attempt shows it
+_ALLOWED = "No step refuses it."
 _LISTENERS = ("tcp", "tls", "ws", "wss")
 _STEPS = (
     Column("step", "Step"),
@@ -32,9 +35,10 @@ _FIELDS = {
 
 
 def link_of(view: View, client: Json) -> str:
-    """Return the page that answers at once for a CONNECT like this one."""
+    """Return the page that answers at once for a CONNECT like this one; of a refused one it says why that was."""
     given = {name: client[name] for name in ("device", "client_id", "listener")}
     given["address"] = str(client["address"]).rpartition(":")[0].strip("[]")  # without its port
+    given |= {"refused": client["rule"] or client["reason"], "at": moment(client["time"])} if "rule" in client else {}
     return f"{view.tenant_path}/explain?{urlencode(given)}"
 
 
@@ -48,13 +52,17 @@ async def show(view: View) -> None:
         result.clear()
         with result:
             try:
-                await _answer(view, given)
+                await _answer(view, given, is_attempt="refused" in view.query)
             except RefusalError as refusal:
                 parts.problem(refusal)
 
     with parts.panel(), ui.element("form").classes("io-row").on("submit.prevent", ask):
         _draw_form(given)
         ui.button("Explain").props("unelevated no-caps type=submit")
+    if refused := view.query.get("refused"):
+        with parts.panel("The attempt"):
+            ui.label(f"Refused at {view.query.get('at', '')}: {refused}").classes("io-strong")
+            ui.label("Below is what the hubs would say now to one like it.").classes("io-soft")
     result = ui.element("div").props("aria-live=polite")
     if given["device"]:
         await ask()
@@ -88,8 +96,8 @@ def _draw_form(given: Json) -> None:
     of(ui.checkbox("Retained").bind_value(given, "is_retained"), "publish")
 
 
-async def _answer(view: View, given: Json) -> None:
-    """Ask every hub. Raises RefusalError."""
+async def _answer(view: View, given: Json, *, is_attempt: bool) -> None:
+    """Ask every hub. `is_attempt`: of what was refused, perhaps by a step that is not tested here. Raises RefusalError."""
     kind = given["kind"]
     body = {name: given[name] for name in _FIELDS[kind]}
     body["client_id"] = body["client_id"] or None
@@ -101,9 +109,12 @@ async def _answer(view: View, given: Json) -> None:
         with right:
             parts.copy_button(_line(view.tenant, kind, given))
         with ui.element("div").classes("io-row"):
-            parts.badge("allow" if answer["is_allowed"] else "deny")
-            said = "No step refuses it." if deciding is None else f"{deciding['step']}: {deciding['reason']}"
-            ui.label(said).classes("io-strong")
+            untested = [step["step"] for hub in answer["hubs"] for step in hub["steps"] if step["outcome"] == UNTESTED]
+            parts.badge("deny" if not answer["is_allowed"] else "not tested" if untested and is_attempt else "allow")
+            said = (
+                f"No step refuses it; {', '.join(dict.fromkeys(untested))}: not tested here." if untested else _ALLOWED
+            )
+            ui.label(said if deciding is None else f"{deciding['step']}: {deciding['reason']}").classes("io-strong")
             if deciding and deciding["rule"]:
                 ui.label(text(deciding["rule"])).classes("io-code")
         for missing in answer["unanswered"]:

@@ -11,7 +11,7 @@ used until they expire; everything else is refused as unavailable.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -99,6 +99,15 @@ class Examined:
     device: DeviceRecord | None
     reason: Reason | None = None
     cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """A tenant and some of its devices as they are after a change. `stamp`: see `Authenticated`; `tenant`: None if there is no such tenant."""
+
+    stamp: int
+    tenant: TenantRecord | None
+    devices: Mapping[str, DeviceRecord]
 
 
 class AuthObserver(Protocol):
@@ -238,12 +247,28 @@ class Authenticator:
         Raises:
             StoreDownError: the accounts cannot be read; ask again later, the device stays as it is.
         """
-        stamp = self.directory.stamp(proven.tenant.id)
-        tenant = await self.directory.tenant(proven.tenant.name, is_urgent=True)
+        current = await self.current(proven.tenant, (proven.device.name,))
+        return self.judge(proven, current, client_id=client_id, address=address)
+
+    async def current(self, tenant: TenantRecord, devices: Collection[str]) -> Current:
+        """Read anew what `judge` needs for connected devices, MOST_DEVICES at most: all in one question. Raises StoreDownError, as `review`."""
+        while True:
+            stamp = self.directory.stamp(tenant.id)
+            present = await self.directory.tenant(tenant.name, is_urgent=True)
+            if present is None or present.id != tenant.id or present.state is TenantState.DELETING:
+                return Current(stamp, None, {})
+            found = await self.directory.devices(present, devices)
+            if stamp == self.directory.stamp(tenant.id):
+                return Current(stamp, present, found)
+
+    def judge(
+        self, proven: Authenticated, current: Current, *, client_id: str, address: str
+    ) -> Authenticated | Refusal:
+        """Say whether a connected device, one of those that `current` was asked for, may stay."""
+        tenant, device = current.tenant, current.devices.get(proven.device.name)
         try:
-            if tenant is None or tenant.id != proven.tenant.id or tenant.state is TenantState.DELETING:
+            if tenant is None:
                 raise _Refused(Reason.CREDENTIAL_REVOKED, "unknown_tenant")
-            device = await self.directory.device(tenant, proven.device.name, is_urgent=True)
             if device is None and proven.device == _without_row(proven.device.name):
                 device = proven.device  # proven by a plug-in: a change of the accounts does not make the proof invalid
             if device is None or not device.is_enabled or _credential(device) != _credential(proven.device):
@@ -253,7 +278,7 @@ class Authenticator:
             self._check_standing(tenant, device, client_id, address)
         except _Refused as refused:
             return Refusal(refused.reason, refused.cause, 0.0)
-        return Authenticated(tenant, device, stamp, proven.token, proven.ends_at)
+        return Authenticated(tenant, device, current.stamp, proven.token, proven.ends_at)
 
     def is_current(self, proven: Authenticated) -> bool:
         """Say whether nothing of the tenant has changed since; if not, authenticate again before the session is touched."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
@@ -168,7 +168,7 @@ class Directory:
             self._keep(name, tenant, most_s)
         return tenant
 
-    async def device(self, tenant: TenantRecord, name: str, *, is_urgent: bool = False) -> DeviceRecord | None:
+    async def device(self, tenant: TenantRecord, name: str) -> DeviceRecord | None:
         """Return the tenant's device of this name, or None.
 
         Raises:
@@ -178,12 +178,26 @@ class Directory:
         device = self._devices.get(key)
         if not isinstance(device, Missing):
             return device
-        question = self._question(tenant.id, name, self.stamp(tenant.id), is_urgent)
+        question = self._question(tenant.id, name, self.stamp(tenant.id), is_urgent=False)
         device, most_s, asked_at = await self._device_lookups.join(question, partial(self._find_device, question))
-        if asked_at == self.stamp(tenant.id) and not (device is None and is_urgent):
+        if asked_at == self.stamp(tenant.id):
             kept = name if device is None else device.name  # not another copy of the name
             self._devices.put((tenant.id, self._generations.get(tenant.id, 0), kept), device, most_s)
         return device
+
+    async def devices(self, tenant: TenantRecord, names: Collection[str]) -> dict[str, DeviceRecord]:
+        """Return by name those of the tenant's devices that exist; `names`: MOST_DEVICES at most. The question is urgent.
+
+        What a change concerns, the second level does not have either: it is not asked, but gets the answer.
+
+        Raises:
+            StoreDownError: one is not in memory and the store does not answer.
+        """
+        generation = self._generations.get(tenant.id, 0)
+        known = {name: self._devices.get((tenant.id, generation, name)) for name in names}
+        found = {name: device for name, device in known.items() if isinstance(device, DeviceRecord)}
+        unknown = [name for name, device in known.items() if isinstance(device, Missing)]
+        return found | await self._load_devices(tenant.id, unknown) if unknown else found
 
     def invalidate(self, tenant_id: int, device: str | None) -> None:
         """Forget a device, or (None) all of a tenant and all names that had no tenant. O(1)."""
@@ -248,6 +262,20 @@ class Directory:
         shared.put_device(tenant_id, name, as_of, answer[0])
         return answer
 
+    async def _load_devices(self, tenant_id: int, names: list[str]) -> dict[str, DeviceRecord]:
+        shared = self._shared
+        as_of = None if shared is None else shared.watermark.as_of()
+        find = partial(self._accounts.find_devices, tenant_id, names)
+        found, _, asked_at = await self._ask("accounts.devices", find, lambda: self.stamp(tenant_id))
+        if asked_at == self.stamp(tenant_id):
+            generation = self._generations.get(tenant_id, 0)
+            for name, device in found.items():
+                self._devices.put((tenant_id, generation, name), device)
+        if shared is not None and as_of is not None:
+            for name in names:
+                shared.put_device(tenant_id, name, as_of, found.get(name))
+        return found
+
     async def _load(self, question: _Question, ask: Callable[[], Awaitable[_Answer[T]]]) -> _Answer[T]:
         """Wait for a turn, then ask. Changes until then are in the answer, so callers with the same question may join until then."""
         tenant_id, name, _, is_urgent = question
@@ -280,7 +308,7 @@ class Directory:
             return most
         return min(most, settings.few_loads >> 2 * quarters) if quarters < 4 else 0
 
-    async def _ask(self, call: str, find: Callable[[], T | None], changes: Callable[[], int]) -> _Answer[T]:
+    async def _ask(self, call: str, find: Callable[[], T], changes: Callable[[], int]) -> tuple[T, float, int]:
         asked_at = changes()
         try:
             return await self._run(call, find), math.inf, asked_at

@@ -5,10 +5,12 @@ Knows no SQL, no cache and no MQTT: `iothub_tenants` fulfils `Accounts`; everyth
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import ParamSpec, Protocol, TypeVar
+
+MOST_DEVICES = 200  # that one question names
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -187,7 +189,7 @@ class Run(Protocol):
 
 
 class Accounts(Protocol):
-    """The store of accounts. Both calls block and run in a thread pool; each is one consistent read.
+    """The store of accounts. Its calls block and run in a thread pool; each is one consistent read.
 
     Raises:
         BackendError: the store cannot answer; no new connection is accepted until it can.
@@ -198,6 +200,9 @@ class Accounts(Protocol):
 
     def find_device(self, tenant_id: int, name: str) -> DeviceRecord | None:
         """Return the device with its groups and own rules; None if there is none."""
+
+    def find_devices(self, tenant_id: int, names: Collection[str]) -> dict[str, DeviceRecord]:
+        """Return by name those devices that exist, each as `find_device` does. `names`: MOST_DEVICES at most."""
 
 
 def _is_name_character(character: str) -> bool:

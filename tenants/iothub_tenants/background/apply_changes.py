@@ -5,6 +5,7 @@ Knows no SQL: it is given the lines of the change log. A session that is refused
 Theory. A review of a tenant takes as long as the accounts need for each of its devices, and no other tenant waits for it: several tenants are
 reviewed at the same time, each by one task, and devices that a change names are reviewed by tasks of their own. So two reviews may reach the same
 session, and an answer read before a change may arrive after one read since: an answer that is not current is read again.
+The devices of a slice of sessions are read with one question, not one after the other, and their sessions are judged at once.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from twisted.internet.defer import Deferred, DeferredList
 from iothub.base import log as logging
 from iothub.base.errors import UnavailableError
 from iothub.base.reasons import Reason
-from iothub.engine.state import Session
-from iothub_services.auth.authenticator import Authenticated, Refusal
-from iothub_services.auth.port import TenantRecord, TenantState
+from iothub.engine.state import Connection, Session
+from iothub_services.auth.authenticator import Current, Refusal
+from iothub_services.auth.port import MOST_DEVICES, TenantRecord, TenantState
 from iothub_tenants.accounts.changes import Change, device_of
 from iothub_tenants.accounts.store import ChangeKind
 from iothub_tenants.background.task_queue import PATIENCE_S, TaskQueue
@@ -27,7 +28,7 @@ from iothub_tenants.broker.client_contexts import ClientContext
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.queue_bounds import QueueBounds
 
-SLICE = 200  # sessions reviewed before the reactor runs other work
+SLICE = MOST_DEVICES  # sessions reviewed with one question to the accounts, and before the reactor runs other work
 REVIEWS = 8  # tenants reviewed at the same time
 
 log = logging.get(__name__)
@@ -156,31 +157,34 @@ class AccountChangeApplier:
         if record.state is TenantState.SUSPENDED:
             self._close_all(broker, Reason.TENANT_SUSPENDED)
             return
-        for number, session in enumerate(list(broker.plane.sessions.awake.values()), 1):
-            if devices is None or session.device in devices:
-                await self._review_session(broker, session)
-            if number % SLICE == 0:
+        sessions = list(broker.plane.sessions.awake.values())
+        for start in range(0, len(sessions), SLICE):
+            if start:
                 await self._hub.breathe()
+            part = sessions[start : start + SLICE]
+            await self._review_slice(broker, [each for each in part if devices is None or each.device in devices])
+
+    async def _review_slice(self, broker: TenantBroker, sessions: list[Session]) -> None:
+        connected = [(session, session.connection) for session in sessions if session.connection is not None]
+        if not connected:
+            return
+        devices = {session.device for session, _ in connected}
+        current = await self._hub.authenticator.current(broker.record, devices)
+        for session, connection in connected:
+            if session.connection is connection:  # else another one has come meanwhile, and proved itself
+                self._review_session(broker, session, connection, current)
 
     def _close_all(self, broker: TenantBroker, reason: Reason) -> None:
         for session in list(broker.plane.sessions.awake.values()):
             if session.connection is not None:
                 self._hub.plane.close(session.connection, reason)
 
-    async def _review_session(self, broker: TenantBroker, session: Session) -> None:
-        connection = session.connection
-        if connection is None:
-            return
+    def _review_session(self, broker: TenantBroker, session: Session, connection: Connection, current: Current) -> None:
         context: ClientContext = connection.control
         proven = context.proven()
         if proven is None:
             return
-        authenticator, address = self._hub.authenticator, connection.peer_ip
-        answer = await authenticator.review(proven, client_id=session.client_id, address=address)
-        while isinstance(answer, Authenticated) and not authenticator.is_current(answer):
-            answer = await authenticator.review(answer, client_id=session.client_id, address=address)
-        if session.connection is not connection:
-            return
+        answer = self._hub.authenticator.judge(proven, current, client_id=session.client_id, address=connection.peer_ip)
         if isinstance(answer, Refusal):
             self._hub.plane.close(connection, answer.reason)
             return

@@ -124,8 +124,8 @@ class DeviceRemoval:
         """Find the device that has the name now, if a session does not say whose it is. Raises UnavailableError."""
         if deletion.broker is not None and any(_device_id(session) for session in deletion.remaining()):
             directory = self._hub.authenticator.directory
-            device = await directory.device(deletion.broker.record, deletion.device, is_urgent=True)
-            deletion.successor = 0 if device is None else device.id
+            found = await directory.devices(deletion.broker.record, (deletion.device,))
+            deletion.successor = found[deletion.device].id if found else 0
 
     def _finish(self, deletion: _Deletion, count: int) -> None:
         del self._deletions[deletion.change]

@@ -6,6 +6,7 @@ iothub.dashboard.pages.explain, iothub.dashboard.pages.traces, iothub.dashboard.
 from __future__ import annotations
 
 import json
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -50,6 +51,20 @@ def test_refused_client_is_explained_from_its_row(served: Dashboard) -> None:
     expect(page.get_by_text(f"{known['deciding']['step']}: {known['deciding']['reason']}")).to_be_visible()
     steps = [each["step"] for hub in known["hubs"] for each in hub["steps"]]
     expect(page.locator("main tbody tr td:first-child")).to_have_text(steps)
+
+
+def test_attempt_that_a_step_refused_which_is_not_tested_is_not_allowed_by_its_explanation(served: Dashboard) -> None:
+    """A wrong password: the rule that decided stays on the page, and nothing is green."""
+    with closing(RawClient(served.hub.ports["tcp"])) as refused:
+        refused.connect("forgetful", username="probe/d1", password="wrong")
+    page = served.as_(ADMIN, f"{BASE}/rejected")
+
+    with served.following(page):
+        page.locator("tr", has_text="forgetful").get_by_role("link", name="Explain this").first.click()
+
+    expect(page.get_by_text(re.compile(r"Refused at .*: wrong_secret"))).to_be_visible()
+    expect(page.locator("main .io-badge").first).to_have_text("not tested")
+    expect(page.get_by_text("No step refuses it; credential: not tested here.")).to_be_visible()
 
 
 def test_publish_and_subscribe_are_explained_by_the_form(served: Dashboard) -> None:

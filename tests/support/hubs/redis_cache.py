@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -74,6 +74,10 @@ class CountedRegistry:
     def find_device(self, tenant_id: int, name: str) -> DeviceRecord | None:
         self.asked["device"] += 1
         return self.registry.find_device(tenant_id, name)
+
+    def find_devices(self, tenant_id: int, names: Collection[str]) -> dict[str, DeviceRecord]:
+        self.asked["devices"] += 1
+        return self.registry.find_devices(tenant_id, names)
 
 
 class Watched:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,6 +46,11 @@ class MemoryAccounts:
     def find_device(self, tenant_id: int, name: str) -> DeviceRecord | None:
         self._ask(f"{tenant_id}/{name}")
         return self.devices.get(name) if tenant_id == self.tenant.id else None
+
+    def find_devices(self, tenant_id: int, names: Collection[str]) -> dict[str, DeviceRecord]:
+        self._ask(f"{tenant_id}/{','.join(names)}")
+        known = self.devices if tenant_id == self.tenant.id else {}
+        return {name: known[name] for name in names if name in known}
 
     def _ask(self, question: str) -> None:
         if self.is_down:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,9 @@ class EverybodyAccounts:
 
     def find_device(self, tenant_id: int, name: str) -> DeviceRecord | None:
         return DeviceRecord(name, f"of {tenant_id}")
+
+    def find_devices(self, tenant_id: int, names: Collection[str]) -> dict[str, DeviceRecord]:
+        return {name: DeviceRecord(name, f"of {tenant_id}") for name in names if name != "nobody"}
 
 
 @dataclass
@@ -219,13 +222,13 @@ def test_urgent_question_waits_for_no_other_and_is_never_one_too_many() -> None:
     begin(directory.device(ACME, "dev"))
 
     tenant = begin(directory.tenant("acme", is_urgent=True))
-    device = begin(directory.device(ACME, "dev", is_urgent=True))
+    devices = begin(directory.devices(ACME, ("dev",)))
 
     assert len(threads.calls) == 3
     threads.calls.pop(0)
     threads.finish()
     threads.finish()
-    assert (tenant[0].name, device[0].name) == ("acme", "dev")
+    assert (tenant[0].name, list(devices[0])) == ("acme", ["dev"])
 
 
 def test_tenant_with_few_devices_gets_in_where_fleets_use_up_the_bound() -> None:
@@ -300,20 +303,65 @@ def test_change_while_a_tenant_by_name_waits_for_its_turn_is_in_its_answer() -> 
     assert again == waiting
 
 
-def test_absence_is_remembered_for_those_who_knock_and_not_for_urgent_questions() -> None:
-    """A device that is made as soon as its predecessor is gone is let in at once."""
+def test_absence_is_remembered_for_those_who_knock() -> None:
     directory, threads, _ = make()
     directory._accounts.find_device = lambda tenant_id, name: None  # type: ignore[method-assign]
 
-    for is_urgent, questions in ((True, [1, 1]), (False, [1, 0])):
-        asked = []
-        for _ in range(2):
-            answer = begin(directory.device(ACME, "dev", is_urgent=is_urgent))
-            asked.append(len(threads.calls))
-            while threads.calls:
-                threads.finish()
-            assert answer == [None]
-        assert asked == questions
+    first = begin(directory.device(ACME, "dev"))
+    threads.finish()
+
+    assert first == begin(directory.device(ACME, "dev")) == [None]
+
+
+def test_absence_is_not_remembered_for_urgent_questions() -> None:
+    """A device that is made as soon as its predecessor is gone is let in at once."""
+    directory, threads, _ = make()
+    answers = begin(directory.devices(ACME, ("nobody",)))
+    threads.finish()
+
+    begin(directory.device(ACME, "nobody"))
+
+    assert answers == [{}]
+    assert len(threads.calls) == 1
+
+
+def test_many_devices_are_one_question_for_those_that_memory_does_not_have() -> None:
+    """And they are remembered, each for whoever asks for it alone."""
+    directory, threads, _ = make()
+    known = begin(directory.device(ACME, "known"))
+    threads.finish()
+    asked: list[Collection[str]] = []
+    find = directory._accounts.find_devices
+    directory._accounts.find_devices = lambda tenant_id, names: (asked.append(names), find(tenant_id, names))[1]  # type: ignore[method-assign,func-returns-value]
+
+    answers = begin(directory.devices(ACME, ("known", "one", "two")))
+    threads.finish()
+
+    assert asked == [["one", "two"]]
+    assert (answers[0]["known"], list(answers[0])) == (known[0], ["known", "one", "two"])
+    assert begin(directory.device(ACME, "two")) == [answers[0]["two"]]
+    assert not threads.calls
+
+
+def test_many_devices_that_were_read_while_one_changed_are_not_remembered() -> None:
+    directory, threads, _ = make()
+    answers = begin(directory.devices(ACME, ("one", "two")))
+    directory.invalidate(ACME.id, "one")
+    threads.finish()
+
+    begin(directory.device(ACME, "two"))
+
+    assert len(answers[0]) == 2
+    assert len(threads.calls) == 1
+
+
+def test_many_devices_that_cannot_be_read_are_a_dead_store() -> None:
+    directory, threads, failures = make()
+    result = begin(directory.devices(ACME, ("one", "two")))
+    threads.calls.pop()[1].errback(ValueError("half a row"))
+
+    assert isinstance(result[0], StoreDownError)
+    assert failures == ["accounts.devices: half a row"]
 
 
 def test_any_error_of_a_driver_is_a_dead_store_and_is_told() -> None:

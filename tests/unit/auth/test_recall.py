@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +32,9 @@ class OneDevice:
 
     def find_device(self, _tenant_id: int, name: str) -> DeviceRecord | None:
         return self.device if name == self.device.name else None
+
+    def find_devices(self, _tenant_id: int, names: Collection[str]) -> dict[str, DeviceRecord]:
+        return {name: self.device for name in names if name == self.device.name}
 
 
 class Observer:

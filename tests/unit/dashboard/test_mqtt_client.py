@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from iothub.dashboard.mqtt_client import read_packet
+from iothub.dashboard.mqtt_client import MqttClient, MqttError, read_packet
 from iothub.dashboard.pages.mqtt import SHOWN_CHARACTERS, as_text
 
 
@@ -34,6 +34,23 @@ def test_length_that_is_malformed_or_too_large_is_not_read(content: bytes) -> No
 def test_half_a_packet_is_none() -> None:
     with pytest.raises(EOFError):
         read(b"\x30\x05ab")
+
+
+@pytest.mark.parametrize("topic", ["", "a/#", "+", "a\0b"])
+def test_topic_that_ends_the_connection_is_not_sent(topic: str) -> None:
+    """It is refused with what was expected, and the client stays connected."""
+    client = MqttClient(lambda _received: None, lambda _why: None, lambda _is_granted: None)
+
+    with pytest.raises(MqttError, match="expected a Topic Name"):
+        asyncio.run(client.publish(topic, b"x", is_retained=False))
+
+
+@pytest.mark.parametrize("topic_filter", ["", "a\0b"])
+def test_filter_that_ends_the_connection_is_not_sent(topic_filter: str) -> None:
+    client = MqttClient(lambda _received: None, lambda _why: None, lambda _is_granted: None)
+
+    with pytest.raises(MqttError, match="expected a Topic Filter"):
+        asyncio.run(client.subscribe(topic_filter))
 
 
 def test_payload_is_shown_as_text_of_a_few_characters() -> None:

@@ -27,6 +27,14 @@ def test_script_ends_at_the_first_failure(name: str) -> None:
     assert "\nset -e\n" in (DEBIAN / name).read_text()
 
 
+def test_manual_page_has_the_exit_codes_of_the_command() -> None:
+    page = " ".join((DEBIAN / "iothub.1").read_text().split())
+    codes = re.search(r"Exit codes: (.+7 unavailable)", (ROOT / "iothub/cli/main.py").read_text())
+
+    assert codes is not None
+    assert codes[1] in page
+
+
 def test_scripts_know_the_units_that_there_are() -> None:
     named = {
         unit for name in SCRIPTS for unit in re.findall(r"iothub[\w-]*\.(?:service|timer)", (DEBIAN / name).read_text())

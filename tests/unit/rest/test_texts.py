@@ -1,4 +1,4 @@
-"""What the API says of a text that it refuses: the command line's sentence, and never a pattern (`iothub.rest.texts`)."""
+"""What the API says of a text that it refuses: the command line's sentence, and never a pattern (`iothub.rest.texts`, `iothub.rest.limit_values`)."""
 
 from __future__ import annotations
 
@@ -38,6 +38,29 @@ def test_text_that_is_refused_has_a_sentence(api: Api, path: str, body: dict[str
 
     assert (answer.status, answer.code) == (422, "invalid")
     assert any(sentence in each["detail"] for each in answer.json["errors"]), answer.json
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ({"limits": {"publish_messages": ["50/1q"]}}, "body.limits.publish_messages: expected NUMBER/WINDOW such as"),
+        ({"limits": {"publish_messages": [5]}}, "body.limits.publish_messages: expected NUMBER/WINDOW such as"),
+        (
+            {"limits": {"connections": "many"}},
+            'body.limits.connections: expected a whole number, "unlimited" or a list',
+        ),
+        ({"limits": {"connections": True}}, 'body.limits.connections: expected a whole number, "unlimited" or a list'),
+        ({"limits": {"conections": 5}}, "body.limits.conections: unknown quota 'conections'"),
+        ({"limits": []}, "body.limits: expected an object"),
+        ([], "body: expected an object"),
+    ],
+)
+def test_limit_that_is_refused_has_one_sentence_and_its_own_name(api: Api, body: object, detail: str) -> None:
+    """In `detail`, which is all that the dashboard and the command line show."""
+    answer = api("PATCH", "/tenants/acme/quotas", body)
+
+    assert (answer.status, len(answer.json["errors"])) == (422, 1)
+    assert answer.json["detail"].startswith(detail)
 
 
 def test_every_pattern_has_a_sentence(api: Api) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, cast
 
@@ -11,10 +11,11 @@ from twisted.internet.defer import Deferred
 
 from iothub.base.errors import BackendError
 from iothub.hooks import Attempt
-from iothub_services.auth.port import Action, Ban, BanKind, Effect, Rule, Scope, TenantState
+from iothub_services.auth.port import Action, Ban, BanKind, DeviceRecord, Effect, Rule, Scope, TenantState
 from iothub_services.quota.names import Quota
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind
+from iothub_tenants.background import apply_changes
 from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from tests.support.clients import property_names as names
@@ -127,6 +128,50 @@ def test_change_that_cannot_be_read_is_kept(scenario: Scenario) -> None:
     scenario.harness.settle()
 
     assert codes(client) == [0x98]
+
+
+def test_devices_of_many_sessions_are_read_with_one_question(scenario: Scenario) -> None:
+    """However many are connected: whoever publishes over the API waits for no more than that."""
+    clients = [scenario.harness.join(f"c{number}", username=f"acme/dev{number % 2 + 1}") for number in range(5)]
+    scenario.harness.accounts.questions.clear()
+    scenario.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.DENY, Action.BOTH, "#"),))
+
+    assert scenario.harness.accounts.questions == ["acme", "7/dev1,dev2"]
+    assert [client.subscribe(("a", 0)).codes for client in clients] == 5 * [[0x87]]
+
+
+def test_more_sessions_than_one_question_may_name_are_read_with_several(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apply_changes, "SLICE", 1)
+    for number in (1, 2):
+        scenario.harness.join(f"c{number}", username=f"acme/dev{number}")
+    scenario.harness.accounts.questions.clear()
+    applied = Deferred.fromCoroutine(scenario.account_changes.apply_changes([Change(1, 7, ChangeKind.ACL, "*", 0)]))
+    scenario.harness.pass_time(0)
+
+    assert applied.called
+    assert scenario.harness.accounts.questions == ["acme", "7/dev1", "7/dev2"]
+
+
+def test_change_while_the_devices_are_read_is_in_force(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read before it decides nothing."""
+    one, two = scenario.harness.join("one"), scenario.harness.join("two", username="acme/dev2")
+    accounts = scenario.harness.accounts
+    find = accounts.find_devices
+
+    def find_and_change(tenant_id: int, names: Collection[str]) -> dict[str, DeviceRecord]:
+        found = find(tenant_id, names)
+        monkeypatch.setattr(accounts, "find_devices", find)
+        accounts.add(accounts.tenants["acme"], replace(device("dev2"), is_enabled=False))
+        scenario.account_changes.note_changes([Change(2, 7, ChangeKind.DEVICE, "dev2", 0)])
+        return found
+
+    monkeypatch.setattr(accounts, "find_devices", find_and_change)
+    scenario.change(ChangeKind.ACL)
+
+    assert codes(two) == [0x87]
+    one.ping()
 
 
 def test_tenant_without_a_broker_costs_nothing(scenario: Scenario) -> None:
