@@ -160,9 +160,7 @@ class LocalHub:
 
     def _why_not(self, error: OSError) -> str:
         """Say why the process that holds the directory does not answer."""
-        places = (self._data_dir, *([] if self._data_dir.worker else self._data_dir.workers()))
-        starting = next(filter(None, ((place.read_hub() or {}).get("starting") for place in places)), None)
-        if starting:
+        if starting := why_starting(self._data_dir):
             return f"the hub is starting and does not answer yet: {starting}; see `iothub status`"
         if isinstance(error, FileNotFoundError) and self._data_dir.read_hub() is not None:
             return (
@@ -173,6 +171,13 @@ class LocalHub:
             f"{self._data_dir.path} is in use by {self._data_dir.holder() or 'another process'}, which does not answer on "
             f"{self._data_dir.admin_socket.name}: {error.strerror or error}"
         )
+
+
+def why_starting(data_dir: DataDir) -> str:
+    """Return what a hub that starts waits for, as its file says; with several workers, what they wait for. Empty: it does not start."""
+    workers = [] if data_dir.worker else [worker for worker in data_dir.workers() if worker.holder() is not None]
+    found = {str(starting) for worker in workers if (starting := (worker.read_hub() or {}).get("starting"))}
+    return "; ".join(sorted(found)) or str((data_dir.read_hub() or {}).get("starting", ""))
 
 
 def _frames(connection: socket.socket, patience: Patience) -> Iterator[Json]:

@@ -17,7 +17,8 @@ from iothub.admin.content import time_of
 from iothub.base.errors import IotHubError, UnavailableError
 from iothub.cli import accounts
 from iothub.cli.app import App, Command
-from iothub.config.datadir import DataDir, Holder
+from iothub.cli.local_hub import why_starting
+from iothub.config.datadir import Holder
 from iothub.records.admin_commands import Verb
 
 PING_TIMEOUT_S = 3.0
@@ -68,7 +69,7 @@ def facts_of(app: App, holder: Holder) -> dict[str, object]:
     facts: dict[str, object] = {"name": "hub", "state": "running", "pid": holder.pid, "command": holder.command}
     facts["data_dir"] = str(app.data_dir.path)
     noted = app.data_dir.read_hub() or {}
-    starting = _why_starting(app.data_dir, noted.pop("starting", None))
+    starting = why_starting(app.data_dir) if noted.pop("starting", None) else ""
     facts.update({name: value for name, value in noted.items() if name not in facts})
     facts["started"] = _iso(noted.get("started"))
     count, trouble = _tenants(app)
@@ -112,15 +113,6 @@ def _reported(reported: Mapping[str, object], count: int | None, not_across: lis
     facts["not_across_hubs"] = not_across
     facts["alarms"] = [_alarm(alarm) for alarm in _list(reported["alarms"])] if "alarms" in reported else None
     return facts
-
-
-def _why_starting(data_dir: DataDir, reason: object) -> object:
-    """Return what a start waits for; with several workers, what they wait for."""
-    workers = {
-        (worker.read_hub() or {}).get("starting") for worker in data_dir.workers() if worker.holder() is not None
-    }
-    known = sorted(str(each) for each in workers if each)
-    return "; ".join(known) if reason and known else reason
 
 
 def _tenants(app: App) -> tuple[int | None, str]:

@@ -41,6 +41,7 @@ LATE_S = 5.0  # publishers that wait for less are no news: a partition that chan
 CLOSING_S = 1.0
 ACKNOWLEDGED_S = 2.0  # so long a hub that stops waits for the others to acknowledge what it has sent them
 RETRY_S = 1.0
+_LINKED_FIRST = "it serves clients when it is linked to every hub that does"
 _TURN_S = 0.02
 
 
@@ -163,11 +164,25 @@ class HubCluster:
     async def _until_linked(self) -> None:
         """Return when there is a link to every hub that is waited for, and this machine's clock is right."""
         while not self._is_over and (self._heartbeat.is_silent or self._is_kept_out()):
+            self._parts.waiting.note(self._kept_out_by())
             await self._parts.pause(_TURN_S)
+        self._parts.waiting.note("")
 
     def _is_kept_out(self) -> bool:
         links = self._parts.links
         return links is not None and (links.unlinked() or links.is_clock_wrong())
+
+    def _kept_out_by(self) -> str:
+        """Name what this hub waits for among the others, as far as that is known."""
+        links = self._parts.links
+        if links is None:
+            return ""
+        missing = [
+            f"{each.name} ({each.peer.node}): {links.trouble(each.peer.node) or 'no link yet'}"
+            for each in links.status()
+            if each.state != "up"
+        ]
+        return f"{_LINKED_FIRST}: {'; '.join(missing)}" if missing else links.clock_fault
 
     def _follow(self, after: Offsets) -> None:
         parts = self._parts
@@ -221,16 +236,6 @@ class HubCluster:
     def state(self) -> str:
         """`joining` or `up`, as the others see this hub."""
         return self._heartbeat.state
-
-    @property
-    def unlinked(self) -> str:
-        """Name the hubs that are not linked, and why, as far as that is known; empty while all are."""
-        links = self._parts.links
-        missing = [] if links is None else [each for each in links.status() if each.state != "up"]
-        causes = {each.peer.node: "" if links is None else links.trouble(each.peer.node) for each in missing}
-        return "; ".join(
-            f"{each.name} ({each.peer.node}): {causes[each.peer.node] or 'no link yet'}" for each in missing
-        )
 
     def look_soon(self) -> None:
         """As `Heartbeat.look_soon`."""

@@ -71,10 +71,6 @@ class Readiness:
         reasons = []
         if self.waiting.reason:
             reasons.append(f"the hub is starting: {self._waited_for()}")
-        elif not (self.phase.is_ready or self.phase.is_stopping) and self.cluster is not None and self.cluster.unlinked:
-            reasons.append(
-                f"the hub is starting: it serves clients when it is linked to every hub that does: {self.cluster.unlinked}"
-            )
         elif not (self.phase.is_ready or self.phase.is_stopping):
             reasons.append("the hub is starting: sessions are being loaded, or a listener is not open yet")
         if self.phase.is_draining:

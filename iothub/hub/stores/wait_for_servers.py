@@ -71,6 +71,11 @@ class Waiting:
         """The hub ends: stop waiting; further failures are not reported."""
         self._is_over = True
 
+    def note(self, reason: str) -> None:
+        """Say what the start does, or waits for that is no server; empty: nothing of the kind. The reason of a server that has failed is kept."""
+        if not self._troubles:
+            self._say(reason)
+
     async def until_all_answer(self, needed: Mapping[str, Callable[[], None]]) -> None:
         """Return when every server has answered; who has is not asked again.
 
@@ -80,7 +85,7 @@ class Waiting:
         silent = dict(needed)
         while True:
             for name, ask in list(silent.items()):
-                self._begins(f"waiting for {name}: no answer yet")
+                self.note(f"waiting for {name}: no answer yet")
                 try:
                     await self._run("housekeeping.ask", ask)
                 except UnavailableError as error:
@@ -94,7 +99,7 @@ class Waiting:
 
     async def until_loaded(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
         """Return what a piece of work returns that can be repeated, when the servers that it needs have answered. Raises as `until_all_answer`."""
-        self._begins(f"sessions are being loaded from {name}")
+        self.note(f"sessions are being loaded from {name}")
         while True:
             try:
                 answer = await work()
@@ -104,11 +109,6 @@ class Waiting:
             else:
                 self._goes_on(name)
                 return answer
-
-    def _begins(self, reason: str) -> None:
-        """Keep the reason of a server that has failed."""
-        if not self._troubles:
-            self._say(reason)
 
     def _waits(self, name: str, error: UnavailableError) -> None:
         """Raises UnavailableError: it is not to be waited, it is refused for good, or the hub ends."""

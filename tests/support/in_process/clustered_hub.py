@@ -87,6 +87,8 @@ class Links:
         self.peers: list[PeerId] = []
         self.is_closed = self.are_down = self.has_wrong_clock = self.needs_third_clock = self.serves = False
         self.third_clocks: list[float] = []
+        self.troubles: dict[int, str] = {}
+        self.clock_fault = ""
         self.silent_s = 0.0
         self.unacknowledged_bytes = 0
         self.calls: tuple[Callable[[], None], ...] = ()
@@ -120,10 +122,14 @@ class Links:
     def judge_gone(self, rows: Sequence[HubRow]) -> None: ...
 
     def status(self) -> list[Any]:
+        state, bytes_ = "down" if self.are_down else "up", self.unacknowledged_bytes
         return [
-            SimpleNamespace(peer=peer, state="up", unacknowledged_bytes=self.unacknowledged_bytes)
-            for peer in self.linked()
+            SimpleNamespace(peer=peer, name=f"hub-{peer.node}", state=state, unacknowledged_bytes=bytes_)
+            for peer in self.peers
         ]
+
+    def trouble(self, node: int) -> str:
+        return self.troubles.get(node, "")
 
     def close(self) -> None:
         self.is_closed = True

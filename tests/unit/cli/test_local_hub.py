@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,26 @@ def test_hub_that_starts_says_what_it_waits_for(cli: Cli) -> None:
     with AnsweringHub(cli.data_dir) as hub:
         hub.data_dir.write_hub({"starting": "waiting for HBase: it is down"})
         assert "waiting for HBase: it is down; see" in cli("session", "list", "acme", code=7).err
+
+
+def test_workers_that_start_say_what_they_wait_for(cli: Cli) -> None:
+    """Not their supervisor, which knows that they start and no more; what several wait for is said once."""
+    whole = DataDir(cli.data_dir)
+    with ExitStack() as stack:
+        stack.enter_context(AnsweringHub(cli.data_dir))
+        whole.write_hub({"starting": "its workers are starting"})
+        for number in (1, 2):
+            worker = DataDir.of_worker(whole.path, number)
+            worker.make_own()
+            lock = worker.lock("iothub serve")
+            stack.callback(lock.release)
+            worker.write_hub({"starting": "waiting for hub-1 (1): certificate_refused"})
+
+        asked = cli("session", "list", "acme", code=7).err
+        status = cli("status", "-o", "json", code=7).json
+
+    assert "does not answer yet: waiting for hub-1 (1): certificate_refused; see" in asked
+    assert (status["state"], status["reasons"]) == ("starting", ["waiting for hub-1 (1): certificate_refused"])
 
 
 def test_process_without_a_socket_is_named(cli: Cli) -> None:

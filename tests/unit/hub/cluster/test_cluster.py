@@ -54,6 +54,37 @@ def test_hub_opens_when_it_is_linked_to_the_others_and_has_the_log(node: Node) -
     assert (node.follower.period_s, node.shared[-1]) == (PERIOD_S, True)
 
 
+def test_hub_that_joins_names_the_hubs_that_it_waits_for(node: Node) -> None:
+    """Where everybody who asks reads it: `/readyz` and, before it takes commands, `iothub status`."""
+    two, links = other(node), node.links
+    assert links is not None
+    links.are_down, links.troubles[2] = True, "certificate_refused: unknown ca"
+    node.begin()
+    node.pass_time(3, two)
+    assert (
+        node.waiting.reason
+        == "it serves clients when it is linked to every hub that does: hub-2 (2): certificate_refused: unknown ca"
+    )
+
+    links.troubles.clear()
+    node.pass_time(0.2, two)
+    assert node.waiting.reason.endswith(": hub-2 (2): no link yet")
+
+    links.are_down = False
+    node.pass_time(0.2, two)
+    assert node.waiting.reason == "sessions are being loaded from the session log"
+
+
+def test_hub_that_starts_with_a_wrong_clock_says_so(node: Node) -> None:
+    other(node)
+    assert node.links is not None
+    node.links.has_wrong_clock, node.links.clock_fault = True, "clock_wrong: 60 s ahead"
+
+    node.begin()
+
+    assert node.waiting.reason == "clock_wrong: 60 s ahead"
+
+
 def test_hub_whose_clock_is_wrong_recovers_no_session_and_serves_nobody_until_it_is_right(node: Node) -> None:
     """What it recovers has deadlines of wall time."""
     two, links = other(node), node.links

@@ -24,7 +24,7 @@ class Hub:
         self.watch = SimpleNamespace(no_writes="", is_overloaded=False)
         self.store_alarms = SimpleNamespace(process_away="")
         self.plane = SimpleNamespace(overload_level=lambda: 2)
-        self.cluster = SimpleNamespace(held_back="", unlinked="") if is_among_others else None
+        self.cluster = SimpleNamespace(held_back="") if is_among_others else None
         self.phase = Phase()
         if not is_starting:
             self.phase.become_ready()
@@ -127,16 +127,9 @@ def test_start_names_the_gateways_that_do_not_answer() -> None:
     assert hub.reasons() == [f"the hub is starting: {hub.waiting.reason}"]
 
 
-def test_hub_that_joins_names_the_hubs_that_it_waits_for() -> None:
+def test_hub_that_starts_and_waits_for_nothing_loads_sessions() -> None:
     hub = Hub(is_among_others=True, is_starting=True)
-    assert hub.cluster is not None
     assert hub.reasons() == ["the hub is starting: sessions are being loaded, or a listener is not open yet"]
-
-    hub.cluster.unlinked = "hub-1 (1): certificate_refused: unknown ca"
-
-    assert hub.reasons() == [
-        "the hub is starting: it serves clients when it is linked to every hub that does: hub-1 (1): certificate_refused: unknown ca"
-    ]
 
 
 def test_hub_that_takes_no_messages_is_not_ready() -> None:

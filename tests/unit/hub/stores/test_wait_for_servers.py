@@ -88,6 +88,17 @@ def test_reason_names_every_server_that_is_waited_for() -> None:
     )
 
 
+def test_what_is_waited_for_beside_servers_is_said_until_one_of_those_fails() -> None:
+    harness = Harness()
+    harness.waiting.note("another hub")
+    assert (harness.waiting.reason, harness.changes) == ("another hub", ["another hub"])
+
+    harness.meanwhile = lambda: harness.waiting.note("another hub")
+    harness.wait(Kafka=down(1))
+
+    assert harness.reasons == ["waiting for Kafka: it is down"]
+
+
 def test_hub_that_is_not_to_wait_fails_at_once() -> None:
     """With the exit code for what is not available."""
     harness = Harness(is_fail_fast=True)
