@@ -11,10 +11,11 @@ from typing import cast
 
 import click
 
-from iothub.base.errors import ConfigError
+from iothub.base.errors import ConfigError, ErrorList
 from iothub.cli import accounts, output
 from iothub.cli.app import SET, App, noun, verb
 from iothub.config.reference_page import render_reference
+from iothub.config.sections import Config
 from iothub.records.admin_commands import Verb
 
 command = noun("config", "Check, show and reload the configuration: flags, environment, file and defaults combined.")
@@ -30,6 +31,7 @@ def check(app: App, flags: tuple[str, ...]) -> None:
       iothub --config new.toml config check --set http.port=8080
     """
     checked = app.load_checked(flags)
+    _check_link_certificates(app, checked.loaded.config)
     file = checked.loaded.file
     if file is None:
         app.say(
@@ -39,6 +41,19 @@ def check(app: App, flags: tuple[str, ...]) -> None:
         output.say(f"iothub: warning: {warning}")
     record = {"name": "config", "is_valid": True, "file": file and str(file), "warnings": checked.warnings}
     app.done("the configuration is valid", record)
+
+
+def _check_link_certificates(app: App, config: Config) -> None:
+    """Those that are there: they may be issued after the configuration is written. Raises ConfigError."""
+    from iothub.hub.from_settings import links_by_process
+    from iothub.peers import certificates
+
+    errors = ErrorList()
+    for files, node in links_by_process(config, app.data_dir).values():
+        if files.certificate.exists():
+            with errors.gathering():
+                certificates.load(files, node)
+    errors.raise_any()
 
 
 @verb(command, "reload")

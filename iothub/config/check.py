@@ -77,7 +77,7 @@ def _check_files(examined: Examined) -> list[str]:
 
 
 def _has_certificates(cluster: Cluster) -> bool:
-    """Whether links use files. Only those that are named are looked at here; whether all fit each other and the node is seen at the start."""
+    """Whether links use files. Only those that are named are looked at here; `iothub.peers.certificates.load` sees if they fit each other."""
     return bool(cluster.listen) and not cluster.insecure and not cluster.listen.startswith("unix:")
 
 

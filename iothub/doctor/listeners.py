@@ -12,11 +12,14 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from iothub.base.errors import ConfigError
 from iothub.config.check import check_start
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.doctor.findings import Check, Finding, State
-from iothub.hub.from_settings import certificate_files, link_files
+from iothub.hub.from_settings import certificate_files, links_by_process
+from iothub.peers import certificates
+from iothub.peers.certificates import LinkFiles
 from iothub_services.metrics import probes
 
 _DAY_S = 86400.0
@@ -24,24 +27,21 @@ _DAY_S = 86400.0
 
 def checks(data_dir: DataDir, settings: Config) -> list[Check]:
     """One check for each port, one for the files that the configuration names, one for each certificate."""
+    links = links_by_process(settings, data_dir)
     ours = data_dir.read_hub() if data_dir.holder() is not None else None
     return [
         Check("configuration", lambda: _files(settings)),
         *(Check(name, partial(_port, name, bind, port, ours or {})) for name, bind, port in _ports(settings)),
         *(
             Check(f"certificate {name}", partial(certificate, name, file, settings, time.time()))
-            for name, file in _certificates(settings, data_dir).items()
+            for name, file in certificate_files(settings, data_dir).items()
+            if name not in links
+        ),
+        *(
+            Check(f"certificate {name}", partial(link_certificate, name, files, node, settings))
+            for name, (files, node) in links.items()
         ),
     ]
-
-
-def _certificates(settings: Config, data_dir: DataDir) -> dict[str, Path]:
-    """The files by listener; each worker from the second on has one of its own for its links, `cluster w2`."""
-    files = certificate_files(settings, data_dir)
-    for worker in range(2, settings.node.workers + 1):
-        if (links := link_files(settings, DataDir.of_worker(data_dir.path, worker))) is not None:
-            files[f"cluster w{worker}"] = links.certificate
-    return files
 
 
 def _files(settings: Config) -> Iterator[Finding]:
@@ -85,6 +85,16 @@ def _advice(error: OSError, port: int) -> str:
     if error.errno == errno.EACCES:
         return "ports below 1024 need the capability CAP_NET_BIND_SERVICE; grant it or choose another port"
     return "set an address of this machine"
+
+
+def link_certificate(name: str, files: LinkFiles, node: int, settings: Config) -> Iterator[Finding]:
+    """Check whether the links of a node can use these files, as its start does, and how long its certificate is valid."""
+    try:
+        certificates.load(files, node)
+    except ConfigError as error:
+        yield Finding(f"certificate {name}", State.FAIL, str(error), "see docs/guide/cluster.md#certificates")
+        return
+    yield from certificate(name, files.certificate, settings, time.time())
 
 
 def certificate(name: str, file: Path, settings: Config, now: float) -> Iterator[Finding]:

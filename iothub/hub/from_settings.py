@@ -10,6 +10,7 @@ from pathlib import Path
 from iothub.base import log
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Auth, Config, Listener, Log, TlsListener
+from iothub.config.workers import node_numbers
 from iothub.engine.limits import PlaneLimits
 from iothub.net.listener_info import ListenerInfo, listener_info
 from iothub.peers.addresses import UNIX
@@ -90,6 +91,19 @@ def link_files(settings: Config, data_dir: DataDir) -> LinkFiles | None:
         cluster.certificate_file or directory / CERTIFICATE_FILE,
         cluster.key_file or directory / KEY_FILE,
     )
+
+
+def links_by_process(settings: Config, data_dir: DataDir) -> dict[str, tuple[LinkFiles, int]]:
+    """The files of links' certificates with their node number, of each process that serves clients: `cluster`, `cluster w2`, and so on.
+
+    `settings`, `data_dir`: those of the whole.
+    """
+    found: dict[str, tuple[LinkFiles, int]] = {}
+    for worker, node in enumerate(node_numbers(settings, data_dir), 1):
+        own = data_dir if worker == 1 else DataDir.of_worker(data_dir.path, worker)
+        if (files := link_files(settings, own)) is not None:
+            found["cluster" if worker == 1 else f"cluster w{worker}"] = files, node
+    return found
 
 
 def _info(settings: Config, name: str, listener: Listener) -> ListenerInfo:

@@ -14,11 +14,12 @@ from pathlib import Path
 from iothub.base.errors import BackendError, ErrorList
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
-from iothub.hub.from_settings import listener_infos
+from iothub.hub.from_settings import links_by_process, listener_infos
 from iothub.hub.stores.drivers import file_versions
 from iothub.net import http
 from iothub.net.filter_factory import FilterFactory
 from iothub.net.sockets import try_port
+from iothub.peers import certificates
 from iothub_services.sqlite.database import inspect_file, refuse_future
 from iothub_tenants.accounts.database import accounts_url
 from iothub_tenants.accounts.store import AccountStore
@@ -35,6 +36,8 @@ def require_startable(settings: Config, data_dir: DataDir) -> None:
 
 def _checks(settings: Config, data_dir: DataDir) -> Iterator[Callable[[], object]]:
     yield partial(data_dir.pepper, settings.auth.pepper_file)
+    for files, node in links_by_process(settings, data_dir).values():
+        yield partial(certificates.load, files, node)
     if settings.sql.url_file is None:  # a server is waited for
         yield partial(_open_accounts, data_dir)
     for file, known in file_versions(settings, data_dir).items():

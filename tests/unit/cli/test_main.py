@@ -249,6 +249,18 @@ def test_valid_configuration_is_said_to_be(cli: Cli) -> None:
     assert (shown["is_valid"], shown["file"]) == (True, str(cli.data_dir / "iothub.toml"))
 
 
+def test_check_of_the_configuration_looks_at_certificates_of_links_that_are_there(cli: Cli, tmp_path: Path) -> None:
+    """One of another node, as the start would find it. Those that are missing may be issued later."""
+    settings = ("events.driver=kafka", "kafka.brokers=127.0.0.1:9092", "cluster.listen=127.0.0.1:7883", "node.number=4")
+    flags = [word for setting in settings for word in ("--set", setting)]
+    assert cli("config", "check", *flags).err == "the configuration is valid\n"
+    cli("cluster", "init-ca", str(tmp_path))
+    target = str(DataDir(cli.data_dir).cluster_files)
+    cli("cluster", "issue", "3", "--ca", str(tmp_path), "--out", target)
+
+    assert "is the certificate of node 3, this hub is node 4" in cli("config", "check", *flags, code=2).err
+
+
 def test_configuration_without_a_file_is_said_to_have_none(cli: Cli) -> None:
     """Otherwise it looks as if the file had been read."""
     file = cli.data_dir / "iothub.toml"

@@ -24,6 +24,7 @@ from iothub.config.sections import Cluster, Config, Events, HBase, Kafka, Listen
 from iothub.doctor import accounts, hbase, kafka, listeners, machine
 from iothub.doctor.all import checks
 from iothub.doctor.findings import Check, Finding, State, run_checks
+from iothub.peers import certificates
 from iothub.testing.certificates import Authority
 from iothub_services.metrics import probes
 from iothub_services.quota.names import Quota
@@ -207,6 +208,26 @@ def test_certificate_of_every_worker_is_looked_at(data_dir: DataDir) -> None:
         "certificate cluster w2",
         "certificate cluster w3",
     ]
+
+
+def test_certificate_of_another_node_is_found(data_dir: DataDir) -> None:
+    """As the start would find it; it is not lost in the days that it is valid."""
+    settings = Config(node=Node(number=5, workers=2), cluster=Cluster(listen="hub-1:7883"))
+    authority = certificates.make_authority()
+    pem = certificates.issue(authority, 5, [], 365)
+    for own in (data_dir, DataDir.of_worker(data_dir.path, 2)):
+        own.cluster_files.mkdir(parents=True)
+        (own.cluster_files / "ca.pem").write_bytes(authority.certificate)
+        (own.cluster_files / "cert.pem").write_bytes(pem.certificate)
+        (own.cluster_files / "key.pem").write_bytes(pem.key)
+
+    findings = found(*(each for each in listeners.checks(data_dir, settings) if each.name.startswith("certificate ")))
+
+    assert {name: finding.state for name, finding in findings.items()} == {
+        "certificate cluster": State.OK,
+        "certificate cluster w2": State.FAIL,
+    }
+    assert "is the certificate of node 5, this hub is node 6" in findings["certificate cluster w2"].text
 
 
 def test_plan_that_inherits_from_none_is_a_warning(data_dir: DataDir) -> None:

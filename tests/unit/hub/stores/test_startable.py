@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ import pytest
 from iothub.base.errors import ConfigError, ConflictError, UnavailableError
 from iothub.config.datadir import DataDir
 from iothub.config.loader import load
+from iothub.config.sections import Cluster, Node
 from iothub.hub.stores.startable import require_startable
+from iothub.peers import certificates
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import create_schema
 
@@ -54,6 +57,30 @@ def test_everything_in_the_way_is_found_at_once(made: DataDir) -> None:
             require(made, f"listeners.ws.port={port}", "http.port=1", "http.bind=192.0.2.1")
 
     assert [text.partition(" ")[0] for text in caught.value.details] == ["state.db", "listener", "http:"]
+
+
+def test_certificates_of_all_workers_links_are_looked_at(made: DataDir) -> None:
+    """Before any of them is started: each is another node."""
+    settings = replace(
+        load(flags=["listeners.tcp.port=0"]).config,
+        node=Node(number=5, workers=2),
+        cluster=Cluster(listen="127.0.0.1:7883"),
+    )
+    with pytest.raises(ConfigError, match=r"cluster\.ca_file: ") as missing:
+        require_startable(settings, made)
+    assert [text.partition(" ")[0] for text in missing.value.details] == ["cluster.ca_file:"]
+    authority = certificates.make_authority()
+    for directory, node in ((made.cluster_files, 5), (DataDir.of_worker(made.path, 2).cluster_files, 7)):
+        pem = certificates.issue(authority, node, [], 365)
+        directory.mkdir(parents=True)
+        (directory / "ca.pem").write_bytes(authority.certificate)
+        (directory / "cert.pem").write_bytes(pem.certificate)
+        (directory / "key.pem").write_bytes(pem.key)
+
+    with pytest.raises(ConfigError, match="is the certificate of node 7, this hub is node 6") as wrong:
+        require_startable(settings, made)
+
+    assert not wrong.value.details
 
 
 def test_store_of_a_newer_program_is_a_conflict(made: DataDir) -> None:
