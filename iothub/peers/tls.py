@@ -35,6 +35,20 @@ _BY_ERROR = {
     "UNEXPECTED_MESSAGE": WireRefusal.NO_TLS,
 }
 _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
+_ANEW = "issue it anew with `iothub cluster issue NODE --force`, and copy it there"
+_ONE_AUTHORITY = "issue the certificates of both hubs by the same authority, and copy its ca.pem with each"
+_WORDS_HERE = {
+    WireRefusal.CERTIFICATE_REFUSED: "expected a certificate of the other hub that an authority in this hub's cluster.ca_file has signed; "
+    + _ONE_AUTHORITY,
+    WireRefusal.CERTIFICATE_EXPIRED: f"the other hub's certificate has expired; {_ANEW}",
+    WireRefusal.CERTIFICATE_MISSING: "the other side has shown no certificate; expected a hub of this installation",
+}
+_WORDS_THERE = {
+    WireRefusal.CERTIFICATE_REFUSED: "the other hub refused this hub's certificate: it expected one that an authority in its cluster.ca_file has "
+    f"signed; {_ONE_AUTHORITY}",
+    WireRefusal.CERTIFICATE_EXPIRED: f"the other hub refused this hub's certificate: it has expired; {_ANEW}",
+    WireRefusal.CERTIFICATE_MISSING: "the other hub refused this hub: it has shown no certificate",
+}
 
 
 class LinkTls(TlsFilter):
@@ -107,14 +121,18 @@ class Handshake:
 def refusal_of(ending: str) -> str:
     """Name what ended an open connection, if it was a refusal of the certificate by the other side; else empty."""
     reason = ending.removeprefix("TLS failed: ")
-    return (
-        f"{_BY_ERROR[reason]}: the other hub refused this hub's certificate ({reason})" if reason in _BY_ERROR else ""
-    )
+    return _by_name(reason) if reason in _BY_ERROR else ""
 
 
 def _refusal_of(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         refusal = WireRefusal.CERTIFICATE_EXPIRED if error.verify_code == _EXPIRED else WireRefusal.CERTIFICATE_REFUSED
-        return f"{refusal}: {error.verify_message}"
-    reason = error.reason or "no TLS"
-    return f"{_BY_ERROR.get(reason, WireRefusal.TLS_FAILED)}: {reason}"
+        return f"{refusal}: {_WORDS_HERE[refusal]} ({error.verify_message})"
+    return _by_name(error.reason or "no TLS")
+
+
+def _by_name(reason: str) -> str:
+    """Say in words what OpenSSL's name of an error stands for, if it is about a certificate; an alert is what the other side has said."""
+    refusal = _BY_ERROR.get(reason, WireRefusal.TLS_FAILED)
+    words = (_WORDS_THERE if "_ALERT_" in reason else _WORDS_HERE).get(refusal)
+    return f"{refusal}: {reason}" if words is None else f"{refusal}: {words} ({reason})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import stat
 from collections.abc import Callable
@@ -164,6 +165,9 @@ def test_peer_with_a_bad_certificate_is_refused_by_name(
     assert [refusal for refusal, _ in two.refused] == [names[kind]]
     assert heard[0].startswith(names[kind] if kind != "none" else "certificate_of_another_node")
     assert bad.troubles == heard
+    if kind != "none":  # in words, with what to do, and OpenSSL's own behind them
+        assert re.search(r"cluster\.ca_file.*issue.*\(|has expired; issue it anew.*\(", two.refused[0][1])
+        assert re.search(r"refused this hub's certificate: it .*issue.*\(.*ALERT_", heard[0])
     assert two.accepted == []
     is_served(peer(authority.credentials(3)), two, address)
 
