@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -33,7 +33,19 @@ _CLIENTS_PER_S = 500
 _MOST_PER_S = 1_000_000
 _LEAST_S = 0.1  # that a hub is asked for, when --timeout is over
 _RATE = re.compile(r"([0-9]{1,9})(?:/s)?")
-_DAYS = click.IntRange(1, 3650)
+
+
+class _WholeNumber(click.IntRange):
+    """Says what was expected, also of a text that is no number."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r}: expected a whole number from {self.min} to {self.max}", param, ctx)
+
+
+_DAYS, _NODE_NUMBER = _WholeNumber(1, 3650), _WholeNumber(0, 65535)
 _FORCED = click.option("--force", "is_forced", is_flag=True, help="Replace existing files.")
 
 
@@ -66,7 +78,7 @@ def nodes(app: App) -> None:
 
 def _node_or_self(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command the hub that it is for: NODE, or --self."""
-    node = click.argument("node", type=click.IntRange(0, 65535), required=False)
+    node = click.argument("node", type=_NODE_NUMBER, required=False)
     own = click.option(
         "--self", "is_self", is_flag=True, help="The hub of this data directory with all its workers, in place of NODE."
     )
@@ -158,7 +170,7 @@ def resume(app: App, node: int | None, is_self: bool) -> None:
 
 
 @destroying_verb(command, "evict", dry_run="Show which hub would be evicted; change nothing.")
-@click.argument("node", type=click.IntRange(0, 65535))
+@click.argument("node", type=_NODE_NUMBER)
 def evict(app: App, node: int, is_dry_run: bool) -> None:
     """Declare another hub gone, so that the others go on without it. A hub must run here.
 
@@ -257,7 +269,7 @@ def init_ca(app: App, directory: Path | None, days: int, is_forced: bool) -> Non
 
 
 @verb(command, "issue")
-@click.argument("node", type=click.IntRange(0, 65535))
+@click.argument("node", type=_NODE_NUMBER)
 @click.option(
     "--host",
     "hosts",
