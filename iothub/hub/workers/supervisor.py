@@ -308,15 +308,9 @@ class Supervisor(ProcessMonitor):
             if again.active():
                 again.cancel()
         for name in self._workers:
-            if name in self.protocols:
-                self._stop_worker(name)
+            if name in self.protocols:  # one that still starts has a row that the other hubs see: it takes it back
+                self.stopProcess(name)
         self._stop_next()
-
-    def _stop_worker(self, name: str) -> None:
-        if self._children[name].report.is_ready:
-            self.stopProcess(name)
-        else:
-            self._signal(self.protocols[name], "KILL")  # it has promised nothing to anybody yet
 
     def _stop_next(self) -> None:
         """The workers need the store process to the end."""
