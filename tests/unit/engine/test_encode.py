@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.engine.encode import append_ack, identifier_at, own_properties, shared_frame, varint
+from iothub.engine.encode import (
+    append_ack,
+    append_frame,
+    frame_size,
+    has_frame,
+    identifier_at,
+    own_properties,
+    shared_frame,
+    varint,
+)
 from iothub.engine.message import Message
 from iothub.testing.engine import ack, publish
 
@@ -30,6 +39,28 @@ def test_shared_frames_are_made_once_per_family(payload: bytes) -> None:
     at = identifier_at(frame)
 
     assert frame[:at] + b"\x12\x34" + frame[at + 2 :] == b"\x30" + publish(b"a/b", payload, 1, 0x1234)[1:]
+
+
+@pytest.mark.parametrize("is_v5", [False, True])
+@pytest.mark.parametrize("is_identified", [False, True])
+@pytest.mark.parametrize("properties", [b"", b"\x01\x01", b"\x26\0\x01a\0\xff" + bytes(255)])
+@pytest.mark.parametrize("payload", [b"", bytes(117), bytes(118), bytes(119), bytes(16_370), bytes(2_097_152)])
+def test_what_one_receiver_gets_is_the_shared_frame(
+    payload: bytes, properties: bytes, is_identified: bool, is_v5: bool
+) -> None:
+    """The same bytes at the end of its out-buffer, with the identifier at the same place; no frame is kept."""
+    message = Message(b"a/b" * 3, payload, properties=properties)
+    out = bytearray(b"before")
+
+    size = frame_size(message, is_v5, is_identified)
+    at = append_frame(out, message, is_v5, is_identified)
+
+    assert not has_frame(message)
+    frame = shared_frame(message, is_v5, is_identified)
+    assert has_frame(message)
+    assert out == b"before" + frame
+    assert size == len(frame)
+    assert at - len(b"before") == identifier_at(frame)
 
 
 def test_own_properties_stand_before_what_is_forwarded() -> None:
