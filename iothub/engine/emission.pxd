@@ -2,8 +2,9 @@ cimport cython
 
 from iothub.engine.counters cimport Counters
 from iothub.engine.encode cimport (
-    append_ack, append_frame, assemble, frame_size, has_frame, identifier_at, own_properties, shared_frame,
+    append_ack, assemble, frame_size, has_frame, identifier_at, own_properties, shared_frame,
 )
+from iothub.engine.frames cimport append_frame  # in the place of the plain one
 from iothub.engine.message cimport Message, blocks
 from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn

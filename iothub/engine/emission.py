@@ -72,7 +72,7 @@ class Emission:
             turn.touch(connection)
         out = connection.out
         start = len(out)
-        at = append_frame(out, message, is_v5, qos > 0) if frame is None else self._append(out, frame, qos)
+        at = append_frame(out, message, is_v5, qos > 0, size) if frame is None else self._append(out, frame, qos)
         header = 0x30 | qos << 1
         if retain:
             header |= 1

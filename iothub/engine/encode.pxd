@@ -14,9 +14,8 @@ cpdef Py_ssize_t frame_size(Message message, bint is_v5, bint is_identified) exc
 @cython.locals(size=Py_ssize_t, length=Py_ssize_t)
 cdef Py_ssize_t _remaining_length(Message message, bint is_v5, bint is_identified) except -1
 cdef Py_ssize_t _varint_size(Py_ssize_t number) except -1
-@cython.locals(topic=bytes, size=Py_ssize_t, at=Py_ssize_t)
-cpdef Py_ssize_t append_frame(bytearray out, Message message, bint is_v5, bint is_identified) except -1
-cdef object _append_varint(bytearray out, Py_ssize_t number)
+@cython.locals(frame=bytes, start=Py_ssize_t)
+cpdef Py_ssize_t append_frame(bytearray out, Message message, bint is_v5, bint is_identified, Py_ssize_t size) except -1
 @cython.locals(properties=bytes)
 cpdef bytes own_properties(Message message, long long expiry, tuple identifiers, int alias)
 @cython.locals(index=Py_ssize_t)

@@ -89,32 +89,17 @@ def _varint_size(number: int) -> int:
     return 3 if number < 0x200000 else 4
 
 
-def append_frame(out: bytearray, message: Message, is_v5: bool, is_identified: bool) -> int:
-    """Append what `shared_frame` returns, without making that; return where the Packet Identifier stands."""
-    topic = message.topic
-    size = len(topic)
-    out.append(0x30)
-    _append_varint(out, _remaining_length(message, is_v5, is_identified))
-    out.append(size >> 8)
-    out.append(size & 0xFF)
-    out += topic
-    at = len(out)
-    if is_identified:
-        out.append(0)
-        out.append(0)
-    if is_v5:
-        _append_varint(out, len(message.properties))
-        if message.properties:
-            out += message.properties
-    out += message.payload
-    return at
+def append_frame(out: bytearray, message: Message, is_v5: bool, is_identified: bool, size: int) -> int:
+    """Append what `shared_frame` returns, which has this size; return where the Packet Identifier stands.
 
-
-def _append_varint(out: bytearray, number: int) -> None:
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
+    The compiled counterpart, which makes no frame before, is in `frames.pyx`.
+    """
+    frame = assemble(message.topic, message.payload, message.properties, is_v5, is_identified)
+    if size != len(frame):
+        raise ValueError("the frame has another size")
+    start = len(out)
+    out += frame
+    return start + identifier_at(frame)
 
 
 def own_properties(message: Message, expiry: int, identifiers: tuple[int, ...], alias: int) -> bytes:
