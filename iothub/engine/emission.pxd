@@ -1,7 +1,10 @@
 cimport cython
 
 from iothub.engine.counters cimport Counters
-from iothub.engine.encode cimport append_ack, assemble, identifier_at, own_properties, shared_frame
+from iothub.engine.encode cimport (
+    append_ack, assemble, frame_size, has_frame, identifier_at, own_properties, shared_frame,
+)
+from iothub.engine.frames cimport append_frame  # in the place of the plain one
 from iothub.engine.message cimport Message, blocks
 from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
@@ -16,12 +19,14 @@ cdef class Emission:
 
     @cython.locals(
         tenant=TenantPlane, turn=Turn, expiry="long long", left=double, frame=bytes, size=Py_ssize_t, out=bytearray,
-        start=Py_ssize_t, header=int,
+        start=Py_ssize_t, header=int, is_v5=bint, at=Py_ssize_t,
     )
     cpdef bint emit(
         self, Session session, Connection connection, Message message, int qos, bint retain, tuple identifiers,
         bint may_have_been_sent,
     ) except -1
+    @cython.locals(start=Py_ssize_t)
+    cdef Py_ssize_t _append(self, bytearray out, bytes frame, int qos) except -1
     @cython.locals(window=Window, packet_id=int)
     cdef object _identify(self, Session session, bytearray out, Py_ssize_t at, int qos)
     @cython.locals(alias=int, topic=bytes, properties=bytes)

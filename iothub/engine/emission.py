@@ -7,7 +7,16 @@ Knows no backlog, no queue and no routing: it sends one delivery now, or refuses
 from __future__ import annotations
 
 from iothub.base.reasons import Drop, Reason
-from iothub.engine.encode import append_ack, assemble, identifier_at, own_properties, shared_frame
+from iothub.engine.encode import (
+    append_ack,
+    append_frame,
+    assemble,
+    frame_size,
+    has_frame,
+    identifier_at,
+    own_properties,
+    shared_frame,
+)
 from iothub.engine.limits import DeviceMeters
 from iothub.engine.message import Message, blocks
 from iothub.engine.state import Connection, Session
@@ -50,28 +59,36 @@ class Emission:
                     return self._refuse(session, qos, Drop.EXPIRED)  # [MQTT-3.3.2-5]
                 left = 0.0
             expiry = int(left)
-        if connection.version == 5 and (expiry >= 0 or identifiers or connection.topic_alias_maximum):
+        is_v5 = connection.version == 5
+        frame: bytes | None = None  # None: nobody else needs it
+        if is_v5 and (expiry >= 0 or identifiers or connection.topic_alias_maximum):
             frame = self._own_frame(connection, message, qos > 0, expiry, identifiers)
-        else:
-            frame = shared_frame(message, connection.version == 5, qos > 0)
-        size = len(frame)
+        elif has_frame(message):
+            frame = shared_frame(message, is_v5, qos > 0)
+        size = frame_size(message, is_v5, qos > 0) if frame is None else len(frame)
         if connection.maximum_packet_size and size > connection.maximum_packet_size:
             return self._refuse(session, qos, Drop.TOO_LARGE)  # [MQTT-3.1.2-24] [MQTT-3.1.2-25]
         if not connection.is_dirty:
             turn.touch(connection)
         out = connection.out
         start = len(out)
-        out += frame
+        at = append_frame(out, message, is_v5, qos > 0, size) if frame is None else self._append(out, frame, qos)
         header = 0x30 | qos << 1
         if retain:
             header |= 1
         if qos:
             if may_have_been_sent:
                 header |= 8  # [MQTT-3.3.1-1]
-            self._identify(session, out, start + identifier_at(frame), qos)
+            self._identify(session, out, at, qos)
         out[start] = header
         self._count(session, message, qos, size)
         return True
+
+    def _append(self, out: bytearray, frame: bytes, qos: int) -> int:
+        """Append a frame; return where its Packet Identifier stands."""
+        start = len(out)
+        out += frame
+        return start + identifier_at(frame) if qos else 0
 
     def _identify(self, session: Session, out: bytearray, at: int, qos: int) -> None:
         """Take the next position and write its Packet Identifier [MQTT-2.2.1-4]."""

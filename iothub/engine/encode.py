@@ -1,5 +1,5 @@
 # cython: annotation_typing=False
-"""PUBLISH frames and acknowledgements as bytes, made once per message and shared by all its receivers.
+"""PUBLISH frames and acknowledgements as bytes: what several receivers get is made once and copied, what one gets is written where it leaves.
 
 Knows no sessions: flags and Packet Identifier are patched into each receiver's own copy, at `identifier_at`.
 """
@@ -53,6 +53,53 @@ def shared_frame(message: Message, is_v5: bool, is_identified: bool) -> bytes:
     if message.frame3 is None:
         message.frame3 = assemble(message.topic, message.payload, b"", False, False)
     return message.frame3
+
+
+def has_frame(message: Message) -> bool:
+    """Whether a frame of the message was kept, for several receivers."""
+    return (
+        message.frame3_identified is not None
+        or message.frame3 is not None
+        or message.frame5_identified is not None
+        or message.frame5 is not None
+    )
+
+
+def frame_size(message: Message, is_v5: bool, is_identified: bool) -> int:
+    """Return how long the message's shared frame for one family is."""
+    remaining = _remaining_length(message, is_v5, is_identified)
+    return 1 + _varint_size(remaining) + remaining
+
+
+def _remaining_length(message: Message, is_v5: bool, is_identified: bool) -> int:
+    size = 2 + len(message.topic) + len(message.payload)
+    if is_identified:
+        size += 2
+    if is_v5:
+        length = len(message.properties)
+        size += length + _varint_size(length)
+    return size
+
+
+def _varint_size(number: int) -> int:
+    if number < 0x80:
+        return 1
+    if number < 0x4000:
+        return 2
+    return 3 if number < 0x200000 else 4
+
+
+def append_frame(out: bytearray, message: Message, is_v5: bool, is_identified: bool, size: int) -> int:
+    """Append what `shared_frame` returns, which has this size; return where the Packet Identifier stands.
+
+    The compiled counterpart, which makes no frame before, is in `frames.pyx`.
+    """
+    frame = assemble(message.topic, message.payload, message.properties, is_v5, is_identified)
+    if size != len(frame):
+        raise ValueError("the frame has another size")
+    start = len(out)
+    out += frame
+    return start + identifier_at(frame)
 
 
 def own_properties(message: Message, expiry: int, identifiers: tuple[int, ...], alias: int) -> bytes:

@@ -81,7 +81,3 @@ cdef class Publishing:
     cdef object _deny(self, Connection connection, Session session, TenantPlane tenant, int qos)
     cdef object _block(self, Connection connection, double wait)
     cdef object _starve(self, Connection connection)
-
-
-@cython.locals(target=Target, session=Session)
-cdef bint _has_listener(list targets) except -1

@@ -18,7 +18,7 @@ from iothub.engine.inbound_qos2 import FINISHING, FREE, ROUTED, STORING, UNSTORE
 from iothub.engine.message import Message, blocks, received
 from iothub.engine.outbox import QueueTarget, StoredPublish, stored_publish
 from iothub.engine.quota import RATE, SINK_BYTES, SINK_MESSAGES, Gate
-from iothub.engine.router import Route, Target
+from iothub.engine.router import Route
 from iothub.engine.state import Connection, Session, TenantPlane, ack_slot
 from iothub.engine.turn import Turn
 from iothub.engine.wheel import Wheel
@@ -191,7 +191,7 @@ class Publishing:
         if connection.blocked_since != 0.0 or connection.taken_meters:
             self.gate.forget(connection)
         message = self._message(session, qos, retain)
-        if wire.is_plain and not wire.alias and _has_listener(route.targets):
+        if wire.is_plain and not wire.alias and len(route.targets) + len(route.groups) > 1:
             view = data
             self._keep_frame(connection, message, view[at : at + length])
         self._count(tenant, message, qos)
@@ -315,7 +315,7 @@ class Publishing:
         self.turn.before_sinks.setdefault(sink, deque()).append(connection)
 
     def _keep_frame(self, connection: Connection, message: Message, frame: bytes) -> None:
-        """The frame as it came is what receivers of the same family get; flags and identifier are patched anyway."""
+        """The frame as it came is what several receivers of the same family get; flags and identifier are patched anyway."""
         if connection.version == 5:
             if message.qos:
                 message.frame5_identified = frame
@@ -504,12 +504,3 @@ class Publishing:
         connection.is_blocked = True
         self.pause(connection)
         self.turn.starved.append(connection)
-
-
-def _has_listener(targets: list[Target]) -> bool:
-    """Whether a receiver may be sent a message before it is read from a queue: one alone, who is away, is not."""
-    if len(targets) != 1:
-        return len(targets) > 0
-    target = targets[0]
-    session: Session = target.session
-    return session.connection is not None

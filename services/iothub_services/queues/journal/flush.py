@@ -51,7 +51,7 @@ def stored_reference(
 def stragglers(table: Table, newest: int) -> list[QueueRow]:
     """Return the queues to be moved out whose few messages alone keep the oldest segment, if that is an old one."""
     oldest = table.oldest()
-    if not oldest or newest - oldest < _OLD or table.living[oldest] > STRAGGLERS:
+    if not oldest or newest - oldest < _OLD or table.living(oldest) > STRAGGLERS:
         return []
     rows = table.rows_in(oldest)
     messages, size_bytes = sum([row.young_messages for row in rows]), sum([row.young_bytes for row in rows])
@@ -75,12 +75,12 @@ class Flush:
 
     @property
     def is_done(self) -> bool:
-        return self._at >= self._end or not self._table.living.get(self.segment)
+        return self._at >= self._end or not self._table.living(self.segment)
 
     @property
     def is_broken(self) -> bool:
         """Whether records could not be read: the messages in them are still young."""
-        return self._at >= self._end and bool(self._table.living.get(self.segment))
+        return self._at >= self._end and bool(self._table.living(self.segment))
 
     def slice(self, connection: sqlite3.Connection, size_bytes: int) -> None:
         """Move what is in the next bytes. Raises BackendError: they cannot be read; sqlite3.Error."""

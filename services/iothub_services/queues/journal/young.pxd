@@ -1,6 +1,8 @@
 cimport cython
+from cpython.array cimport array
 
 from iothub.engine.outbox cimport QueueTarget, StoredPublish
+from iothub_services.queues.journal.counted cimport add_words, new_words, word_at  # in the place of the plain ones
 from iothub_services.queues.journal.encoding cimport GroupBuffer
 from iothub_services.queues.operations cimport AppendOperation
 from iothub_services.queues.encoder cimport write_message, write_single
@@ -20,7 +22,8 @@ cdef class Wanted:
 
 @cython.final
 cdef class Young:
-    cdef public object words, released, inbound
+    cdef public array words
+    cdef public object released, inbound
     cdef public dict ids
     cdef public bint is_waiting, stored
     cdef public long long visible, first, last, deadline
@@ -32,7 +35,9 @@ cdef class Table:
     cdef object _connection, _move_out
     cdef QueueRowCache _rows
     cdef Appending _appending
-    cdef public dict young, marked, living
+    cdef public dict young, marked
+    cdef dict _living
+    cdef long long _counted, _count_of_it
     cdef public Py_ssize_t count
     cdef public long long segment
     cdef public set tenants
@@ -65,11 +70,13 @@ cdef class Table:
     cdef object _admit(self, QueueRow row, long long position, int qos, Py_ssize_t size)
     @cython.locals(young=Young)
     cdef object _known(self, QueueRow row, object message_id)
-    @cython.locals(young=Young, expires_at_ms=cython.ulonglong, segment=cython.ulonglong)
+    @cython.locals(young=Young, expires_at_ms=cython.ulonglong)
     cpdef object push(
         self, QueueRow row, long long position, unsigned long long kind, unsigned long long place, unsigned long long extent,
         unsigned long long delivery
     )
+    cdef object _live(self, long long segment, long long messages)
+    cpdef Py_ssize_t living(self, long long segment) except -1
     cdef object _watch(self, object deadline, object queue_id)
     @cython.locals(deliveries=tuple, subscription_ids=tuple, row=QueueRow, position=cython.longlong, qos=cython.ulonglong,
                    flags=cython.ulonglong, body=cython.ulonglong, delivery=cython.ulonglong, size=cython.ulonglong, count=cython.ulonglong, missing=list)
@@ -78,7 +85,7 @@ cdef class Table:
     cpdef object acknowledge(self, QueueRow row, long long upto)
     @cython.locals(size=cython.longlong, qos0=cython.longlong)
     cdef object _remove(self, QueueRow row, long long messages)
-    @cython.locals(young=Young, living=dict, index=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t, size=cython.longlong, qos0=cython.longlong,
+    @cython.locals(young=Young, words=array, index=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t, size=cython.longlong, qos0=cython.longlong,
                    place=cython.ulonglong, extent=cython.ulonglong, kind=cython.ulonglong, segment=cython.ulonglong, since=cython.ulonglong,
                    run=cython.longlong)
     cdef object _take_off(self, QueueRow row, long long messages)
@@ -91,7 +98,7 @@ cdef class Table:
     @cython.locals(found=list, young=Young, position="long long", last="long long", each=Wanted)
     cpdef list wanted(self, QueueRow row, long long after, long long count, long long size_bytes)
     cpdef bint has_old(self, QueueRow row) except -1
-    @cython.locals(young=Young, index=Py_ssize_t, place=cython.ulonglong, extent=cython.ulonglong, kind=cython.ulonglong, delivery=cython.ulonglong,
+    @cython.locals(young=Young, words=array, index=Py_ssize_t, place=cython.ulonglong, extent=cython.ulonglong, kind=cython.ulonglong, delivery=cython.ulonglong,
                    at=cython.ulonglong, wanted=Wanted)
     cdef Wanted _wanted_at(self, QueueRow row, long long position)
     cpdef object released(self, QueueRow row)

@@ -14,13 +14,13 @@ messages of each segment. Nobody but the writer sees positions above `visible`: 
 from __future__ import annotations
 
 import sqlite3
-from array import array
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from iothub.engine.outbox import QueueTarget
 from iothub_services.queues.journal.encoding import Delivered, GroupBuffer, write_message, write_single
 from iothub_services.queues.journal.records import APPEND, DELIVERY, IDENTIFIER, AppendRecord, Placed
+from iothub_services.queues.journal.words import add_words, new_words, word_at
 from iothub_services.queues.operations import AppendOperation
 from iothub_services.queues.port import Append, Appended, Inbound, Refused
 from iothub_services.queues.sqlite.append import Appending, full
@@ -69,7 +69,7 @@ class Young:
     )
 
     def __init__(self, visible: int) -> None:
-        self.words: array[int] = array("Q")
+        self.words = new_words()
         self.begin = 0  # where the first message is in `words`
         self.first = self.last = 0  # positions of its ends
         self.ids: dict[bytes, int] = {}  # of QoS 2 messages
@@ -98,7 +98,9 @@ class Table:
         self._move_out = move_out
         self.young: dict[int, QueueRow] = {}  # rows that have a `Young`
         self.marked: dict[int, QueueRow] = {}  # those whose `released` or `inbound` is loaded
-        self.living: dict[int, int] = {}  # segment: young messages
+        self._living: dict[int, int] = {}  # segment: young messages; not of the one that was counted last
+        self._counted = 0  # that one
+        self._count_of_it = 0
         self.count = 0  # young messages
         self.tenants: set[Tenant] = set()  # whose sums have changed since the last group
         self.segment = 0  # that groups are written to
@@ -285,7 +287,7 @@ class Table:
             self._move_out(row)  # a run has no gaps
             young = self.of(row)
         expires_at_ms = self._expires_at_ms
-        young.words.extend((place, extent, expires_at_ms << 16 | kind, delivery))
+        add_words(young.words, place, extent, expires_at_ms << 16 | kind, delivery)
         if not row.young_messages:
             young.first = position
         young.last = position
@@ -294,11 +296,22 @@ class Table:
         if not kind & 3:
             row.young_qos0 += 1
         self.count += 1
-        segment = place >> 32
-        self.living[segment] = self.living.get(segment, 0) + 1
+        self._live(place >> 32, 1)
         if expires_at_ms and (not young.deadline or expires_at_ms < young.deadline):
             young.deadline = expires_at_ms
             self._watch(expires_at_ms, row.queue_id)
+
+    def _live(self, segment: int, messages: int) -> None:
+        """So many more messages of a segment are young. Nearly all that follow each other are of one."""
+        if segment != self._counted:
+            self._living[self._counted] = self._count_of_it
+            self._counted = segment
+            self._count_of_it = self._living.pop(segment, 0)
+        self._count_of_it += messages
+
+    def living(self, segment: int) -> int:
+        """Return how many messages of a segment are young."""
+        return self._count_of_it if segment == self._counted else self._living.get(segment, 0)
 
     def _watch(self, deadline: int, queue_id: int) -> None:
         """Look at a queue then. It may have had another one, which goes when those of no queue are as many as the others."""
@@ -353,19 +366,19 @@ class Table:
 
     def _take_off(self, row: QueueRow, messages: int) -> None:
         """Take the first ones out of the run; its queue may still have them."""
-        young, living = row.young, self.living
+        young = row.young
         words = young.words
         index = young.begin
         end = index + 4 * messages
         size = qos0 = run = since = 0
         while index < end:
-            place = words[index]
-            extent = words[index + 1]
-            kind = words[index + 2]
+            place = word_at(words, index)
+            extent = word_at(words, index + 1)
+            kind = word_at(words, index + 2)
             segment = place >> 32
             if segment != since:
                 if run:
-                    living[since] -= run
+                    self._live(since, -run)
                 since = segment
                 run = 0
             run += 1
@@ -374,7 +387,7 @@ class Table:
                 qos0 += 1
             index += 4
         if run:
-            living[since] -= run
+            self._live(since, -run)
         young.first += messages
         row.young_messages -= messages
         row.young_bytes -= size
@@ -382,7 +395,7 @@ class Table:
         self.count -= messages
         young.begin = end
         if not row.young_messages:
-            young.words = array("Q")
+            young.words = new_words()
             young.begin = 0
         elif end > _SPARE_WORDS and 2 * end > len(words):
             del words[:end]
@@ -477,10 +490,10 @@ class Table:
         young = row.young
         words = young.words
         index = young.begin + 4 * (position - young.first)
-        place = words[index]
-        extent = words[index + 1]
-        kind = words[index + 2]
-        delivery = words[index + 3]
+        place = word_at(words, index)
+        extent = word_at(words, index + 1)
+        kind = word_at(words, index + 2)
+        delivery = word_at(words, index + 3)
         at = place & 0xFFFFFFFF
         wanted: Wanted = Wanted.__new__(Wanted)
         wanted.position = position
@@ -539,9 +552,12 @@ class Table:
 
     def oldest(self) -> int:
         """Return the oldest segment that has a young message; 0: none has."""
-        for segment in [segment for segment, count in self.living.items() if not count]:
-            del self.living[segment]
-        return min(self.living, default=0)
+        for segment in [segment for segment, count in self._living.items() if not count]:
+            del self._living[segment]
+        oldest = min(self._living, default=0)
+        if self._count_of_it and (not oldest or self._counted < oldest):
+            oldest = self._counted
+        return oldest
 
     def take_marks(self) -> list[QueueRow]:
         """Return the rows whose `released` or `inbound` is loaded; they are the caller's to write."""
@@ -565,7 +581,8 @@ class Table:
             row.young_messages = row.young_bytes = row.young_qos0 = 0
         self.young.clear()
         self.marked.clear()
-        self.living.clear()
+        self._living.clear()
+        self._counted = self._count_of_it = 0
         self.count = 0
         self._waiting.clear()
         self.deadlines.clear()
