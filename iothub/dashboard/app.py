@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
-from nicegui import core, ui
+from nicegui import binding, core, ui
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
@@ -166,7 +166,8 @@ def _configure(app: FastAPI) -> None:
     core.sio.eio.cors_allowed_origins = None  # its own origin alone
     ui.add_head_html(_HEAD, shared=True)
     finish([module.__name__ for module in PAGES])
-    core.app.colors(primary="#0e7c86", negative="#b3261e", positive="#17723f", warning="#b26a00")
+    core.app.colors(primary="#0e7c86", negative="#b3261e", positive="#17723f", warning="#8a5300")
+    binding.MAX_PROPAGATION_TIME = 1.0  # what takes less is no news for an operator
     ui.run_with(
         app,
         title="iothub",

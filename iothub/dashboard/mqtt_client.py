@@ -174,8 +174,11 @@ def _connect_packet(username: str, password: str, client_id: str) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """Raises MqttError: it is longer than MQTT can send."""
-    found = text.encode()
+    """Raises MqttError: it is longer than MQTT can send, or no text."""
+    try:
+        found = text.encode()
+    except UnicodeEncodeError:
+        raise MqttError("a name or topic has half of a character (a lone surrogate), expected text in UTF-8") from None
     if len(found) > 0xFFFF:
         raise MqttError("a name or topic has more than 65535 bytes")
     return struct.pack("!H", len(found)) + found

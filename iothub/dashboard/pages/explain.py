@@ -110,7 +110,8 @@ async def _answer(view: View, given: Json, *, is_attempt: bool) -> None:
             parts.copy_button(_line(view.tenant, kind, given))
         with ui.element("div").classes("io-row"):
             untested = [step["step"] for hub in answer["hubs"] for step in hub["steps"] if step["outcome"] == UNTESTED]
-            parts.badge("deny" if not answer["is_allowed"] else "not tested" if untested and is_attempt else "allow")
+            untested += ["Will Message"] if is_attempt else []  # a form has none
+            parts.badge("deny" if not answer["is_allowed"] else "not tested" if is_attempt else "allow")
             said = (
                 f"No step refuses it; {', '.join(dict.fromkeys(untested))}: not tested here." if untested else _ALLOWED
             )

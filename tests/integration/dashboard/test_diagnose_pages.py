@@ -64,7 +64,7 @@ def test_attempt_that_a_step_refused_which_is_not_tested_is_not_allowed_by_its_e
 
     expect(page.get_by_text(re.compile(r"Refused at .*: wrong_secret"))).to_be_visible()
     expect(page.locator("main .io-badge").first).to_have_text("not tested")
-    expect(page.get_by_text("No step refuses it; credential: not tested here.")).to_be_visible()
+    expect(page.get_by_text("No step refuses it; credential, Will Message: not tested here.")).to_be_visible()
 
 
 def test_publish_and_subscribe_are_explained_by_the_form(served: Dashboard) -> None:
@@ -144,7 +144,9 @@ def test_page_is_a_client_that_may_what_its_device_may(served: Dashboard, secret
     page.get_by_label("Password", exact=True).fill("wrong")
     page.get_by_label("Client id", exact=True).fill("in-the-page")
     press(page, "Connect")
-    expect(page.locator(".q-notification", has_text="refused")).to_be_visible()
+    refusal = page.locator(".q-notification", has_text="refused")
+    expect(refusal).to_be_visible()
+    expect(refusal.get_by_role("button", name="Close")).to_have_css("color", "rgb(255, 255, 255)")  # on red, 6.5 to 1
     page.get_by_label("Password", exact=True).fill(secret)
     press(page, "Connect")
     expect(page.locator("main .io-badge", has_text="connected")).to_be_visible()

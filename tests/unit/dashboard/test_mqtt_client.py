@@ -45,6 +45,18 @@ def test_topic_that_ends_the_connection_is_not_sent(topic: str) -> None:
         asyncio.run(client.publish(topic, b"x", is_retained=False))
 
 
+@pytest.mark.parametrize(
+    ("topic", "cause"), [("a\ud800", "half of a character"), ("a" * 65536, "more than 65535 bytes")]
+)
+def test_topic_that_mqtt_cannot_carry_is_not_sent(topic: str, cause: str) -> None:
+    client = MqttClient(lambda _received: None, lambda _why: None, lambda _is_granted: None)
+
+    with pytest.raises(MqttError, match=cause):
+        asyncio.run(client.publish(topic, b"x", is_retained=False))
+    with pytest.raises(MqttError, match=cause):
+        asyncio.run(client.subscribe(topic))
+
+
 @pytest.mark.parametrize("topic_filter", ["", "a\0b"])
 def test_filter_that_ends_the_connection_is_not_sent(topic_filter: str) -> None:
     client = MqttClient(lambda _received: None, lambda _why: None, lambda _is_granted: None)
