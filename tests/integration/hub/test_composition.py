@@ -103,8 +103,9 @@ def test_hub_on_shared_stores_has_links_where_it_is_to_listen(initialised: Path)
         close_parts(made, reactor)
 
 
-def test_links_whose_certificates_cannot_be_used_keep_a_hub_from_starting(initialised: Path) -> None:
-    """Before anything waits for a server."""
+def test_links_whose_certificates_cannot_be_used_keep_a_hub_from_starting(initialised: Path, tmp_path: Path) -> None:
+    """Before anything waits for a server. What was opened by then ends with the process, so this is in a directory of its own."""
+    directory = DataDir(shutil.copytree(initialised, tmp_path / "hub"))
     reactor = EPollReactor()  # type: ignore[no-untyped-call]
     settings = Config(
         events=Events(driver="kafka"),
@@ -113,7 +114,7 @@ def test_links_whose_certificates_cannot_be_used_keep_a_hub_from_starting(initia
     )
 
     with pytest.raises(ConfigError, match=r"cluster\.ca_file: .*cluster/ca\.pem: No such file.*cluster issue"):
-        compose(settings, DataDir(initialised), reactor, SystemClock())
+        compose(settings, directory, reactor, SystemClock())
 
     reactor.removeAll()
     reactor._poller.close()

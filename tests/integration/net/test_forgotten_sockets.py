@@ -12,7 +12,12 @@ from iothub.base.reasons import Reason
 from iothub.net.acceptor import Acceptor
 from iothub.net.ports import Channel
 
-pytestmark = pytest.mark.parametrize("twin", ["compiled"], indirect=True)
+pytestmark = [
+    pytest.mark.parametrize("twin", ["compiled"], indirect=True),
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),  # of what other tests left to the collector
+]
 
 _OWN = 3  # the list of the test, the name of its loop, the argument of `getrefcount`
 

@@ -10,7 +10,12 @@ import pytest
 
 from tests.integration.peers.conftest import Authority, Peer
 
-pytestmark = pytest.mark.parametrize("twin", ["compiled"], indirect=True)
+pytestmark = [
+    pytest.mark.parametrize("twin", ["compiled"], indirect=True),
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),  # of what other tests left to the collector
+]
 
 _OWN = 3  # the list of the test, the name of its loop, the argument of `getrefcount`
 
