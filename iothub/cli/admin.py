@@ -14,6 +14,7 @@ import click
 from iothub.base.errors import ConfigError, IotHubError
 from iothub.cli import account_verbs, accounts, admin_user, output
 from iothub.cli.app import SET, App, destroying_verb, noun, verb
+from iothub.cli.numbers import WholeNumber
 from iothub_tenants.accounts.plain import plain
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ COLUMNS = ("name", "role", "tenant", "prefix", "is_enabled", "created", "last_us
 
 
 @verb(command, "serve")
-@click.option("--port", type=click.IntRange(0, 65535), help="0: any free one. Default: the setting admin.port, 8081.")
+@click.option("--port", type=WholeNumber(0, 65535), help="0: any free one. Default: the setting admin.port, 8081.")
 @click.option("--bind", help="The address to listen on. Default: the setting admin.bind, 127.0.0.1.")
 @click.option("--of-hub", "hub_pid", type=int, hidden=True, help="The process id of the hub that starts it.")
 @SET

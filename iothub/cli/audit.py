@@ -10,6 +10,7 @@ import click
 from iothub.base.errors import BackendError, NotFoundError, UnavailableError
 from iothub.cli import accounts
 from iothub.cli.app import App, noun, verb
+from iothub.cli.numbers import WholeNumber
 from iothub_tenants.accounts.plain import plain
 
 command = noun("audit", "The audit log: who has changed what in the accounts, and what was done by a hub.")
@@ -17,8 +18,8 @@ command = noun("audit", "The audit log: who has changed what in the accounts, an
 
 @verb(command, "list")
 @click.option("--tenant", help="Only changes of this tenant.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of rows.")
-@click.option("--after", type=click.IntRange(1), help="Start after this id (the last one of the previous page).")
+@click.option("--limit", type=WholeNumber(1, 1000), default=100, show_default=True, help="Maximum number of rows.")
+@click.option("--after", type=WholeNumber(1), help="Start after this id (the last one of the previous page).")
 def list_all(app: App, tenant: str | None, limit: int, after: int | None) -> None:
     """List changes, the newest first: when, by whom, of what. In JSON each has what it was before and after.
 

@@ -20,6 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from iothub.base.errors import ConfigError, UnavailableError
 from iothub.cli.app import App, noun, verb
 from iothub.cli.files import NamedPath, write_new_file
+from iothub.cli.numbers import WholeNumber
 
 command = noun("cert", "Certificates for the listeners tls and wss.")
 ALWAYS = ("localhost", "127.0.0.1", "::1")
@@ -30,7 +31,7 @@ _NAME_LIMIT = 253
 @click.argument("directory", type=NamedPath(), required=False)
 @click.option("--out", type=NamedPath(), help="The same as DIRECTORY.")
 @click.option("--name", "names", multiple=True, help="Another host name or address (repeatable).")
-@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="Days of validity.")
+@click.option("--days", type=WholeNumber(1, 3650), default=365, show_default=True, help="Days of validity.")
 @click.option("--force", "is_forced", is_flag=True, help="Replace existing files.")
 def self_signed(
     app: App, directory: Path | None, out: Path | None, names: tuple[str, ...], days: int, is_forced: bool

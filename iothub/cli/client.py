@@ -10,6 +10,7 @@ import click
 from iothub.admin.hub_rows import client_facts, client_row, subscription_row
 from iothub.cli import audit
 from iothub.cli.app import COMMAND_TIMEOUT_S, App, destroying_verb, noun, verb
+from iothub.cli.numbers import WholeNumber
 from iothub.records.admin_commands import Verb
 
 command = noun("client", "Clients that are connected now: list, show, kick, top.")
@@ -19,7 +20,7 @@ COUNTS = ("name", "device", "queued_messages", "in_flight_messages", "unsent_byt
 
 @verb(command, "list")
 @click.argument("tenant")
-@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="Maximum number of rows.")
+@click.option("--limit", type=WholeNumber(1), default=1000, show_default=True, help="Maximum number of rows.")
 @click.option("--after", default="", help="Start after this client id (the last one of the previous page).")
 def list_all(app: App, tenant: str, limit: int, after: str) -> None:
     """List the connected clients of a tenant by client id, those of all linked hubs and workers. The hub must run.
@@ -59,7 +60,7 @@ def show(app: App, tenant: str, client_id: str) -> None:
     show_default=True,
     help="Messages that wait to be sent, or that were sent and not acknowledged.",
 )
-@click.option("--limit", type=click.IntRange(1, 500), default=10, show_default=True, help="Maximum number of rows.")
+@click.option("--limit", type=WholeNumber(1, 500), default=10, show_default=True, help="Maximum number of rows.")
 def top(app: App, tenant: str, by: str, limit: int) -> None:
     """Show which connected clients of a tenant have most messages waiting. The hub must run.
 

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -17,6 +17,7 @@ from iothub.base.errors import ConfigError, ConflictError, IotHubError, NotFound
 from iothub.cli import audit, output
 from iothub.cli.app import TIMEOUT, App, destroying_verb, noun, verb
 from iothub.cli.files import NamedPath, cannot_be_read, write_new_file
+from iothub.cli.numbers import WholeNumber
 from iothub.cli.progress import Progress
 from iothub.config.datadir import DataDir
 from iothub.config.workers import node_numbers
@@ -33,19 +34,7 @@ _CLIENTS_PER_S = 500
 _MOST_PER_S = 1_000_000
 _LEAST_S = 0.1  # that a hub is asked for, when --timeout is over
 _RATE = re.compile(r"([0-9]{1,9})(?:/s)?")
-
-
-class _WholeNumber(click.IntRange):
-    """Says what was expected, also of a text that is no number."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter:
-            self.fail(f"{value!r}: expected a whole number from {self.min} to {self.max}", param, ctx)
-
-
-_DAYS, _NODE_NUMBER = _WholeNumber(1, 3650), _WholeNumber(0, 65535)
+_DAYS, _NODE_NUMBER = WholeNumber(1, 3650), WholeNumber(0, 65535)
 _FORCED = click.option("--force", "is_forced", is_flag=True, help="Replace existing files.")
 
 

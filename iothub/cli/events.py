@@ -17,6 +17,7 @@ from iothub.admin.content import time_of
 from iothub.base.errors import CorruptRecordError, IotHubError, NotFoundError
 from iothub.cli import accounts, output
 from iothub.cli.app import App, noun, verb
+from iothub.cli.numbers import WholeNumber
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.records.events import Topic
@@ -36,9 +37,7 @@ _Age = tuple[int, int, int]  # Unix milliseconds, partition, offset
 @verb(command, "tail")
 @click.option("--tenant", help="Only events of this tenant.")
 @click.option("--client", "client_id", help="Only events of this client id.")
-@click.option(
-    "--count", type=click.IntRange(1, 100_000), default=20, show_default=True, help="Maximum number of events."
-)
+@click.option("--count", type=WholeNumber(1, 100_000), default=20, show_default=True, help="Maximum number of events.")
 @click.option("--topic", type=click.Choice(list(_TOPICS)), default="sessions", show_default=True, help="Which log.")
 @click.option(
     "--follow", "is_following", is_flag=True, help="Print new events as they come; with -o json one object per line."

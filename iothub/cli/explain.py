@@ -13,6 +13,7 @@ from iothub.admin import explaining
 from iothub.base.errors import DeniedError
 from iothub.cli.app import COMMAND_TIMEOUT_S, App, noun, verb
 from iothub.cli.durations import size_bytes
+from iothub.cli.numbers import WholeNumber
 from iothub_tenants.identity import Identity, parse_username, shown
 
 command = noun("explain", "Why a CONNECT, PUBLISH or SUBSCRIBE would be allowed or refused, step by step.")
@@ -52,7 +53,7 @@ def connect(
 @click.argument("device", metavar="TENANT/DEVICE")
 @click.argument("topic")
 @click.option("--client-id", help=_CLIENT_ID)
-@click.option("--qos", type=click.IntRange(0, 2), default=0, show_default=True, help="Quality of service.")
+@click.option("--qos", type=WholeNumber(0, 2), default=0, show_default=True, help="Quality of service.")
 @click.option("--retain", "is_retained", is_flag=True, help="With RETAIN 1.")
 @click.option(
     "--size", default="0", callback=size_bytes, show_default=True, help="Size of the payload, such as 512 or 64KiB."
@@ -84,7 +85,7 @@ def publish(
 @click.argument("device", metavar="TENANT/DEVICE")
 @click.argument("topic_filter", metavar="FILTER")
 @click.option("--client-id", help=_CLIENT_ID)
-@click.option("--qos", type=click.IntRange(0, 2), default=0, show_default=True, help="Maximum quality of service.")
+@click.option("--qos", type=WholeNumber(0, 2), default=0, show_default=True, help="Maximum quality of service.")
 @click.pass_context
 def subscribe(
     context: click.Context, app: App, device: str, topic_filter: str, client_id: str | None, qos: int

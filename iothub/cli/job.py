@@ -28,6 +28,7 @@ from iothub.cli import accounts, output
 from iothub.cli.app import SET, App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.job_progress import JobProgress
+from iothub.cli.numbers import WholeNumber
 from iothub.jobs import specs, timetable
 from iothub.jobs.places import Places
 from iothub.jobs.runner import LOST, TIMED_OUT, Runner, Timing
@@ -219,7 +220,7 @@ def _require_done(ended: Run) -> None:
 
 
 @verb(command, "cancel")
-@click.argument("run_id", metavar="RUN", type=click.IntRange(1))
+@click.argument("run_id", metavar="RUN", type=WholeNumber(1))
 def cancel(app: App, run_id: int) -> None:
     """Ask a run of this machine to stop, as Ctrl-C does: its unfinished work is discarded, and its result is `interrupted`.
 
@@ -247,7 +248,7 @@ def status(app: App) -> None:
 
 @verb(command, "history")
 @click.argument("name", required=False)
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Maximum number of runs.")
+@click.option("--limit", type=WholeNumber(1, 1000), default=20, show_default=True, help="Maximum number of runs.")
 def history(app: App, name: str | None, limit: int) -> None:
     """Show the runs of one job or of all, newest first; the last 1,000 of each job are kept.
 
@@ -262,7 +263,7 @@ def history(app: App, name: str | None, limit: int) -> None:
 
 
 @verb(command, "show")
-@click.argument("run_id", metavar="RUN", type=click.IntRange(1))
+@click.argument("run_id", metavar="RUN", type=WholeNumber(1))
 def show(app: App, run_id: int) -> None:
     """Show one run with its options and results.
 
@@ -273,7 +274,7 @@ def show(app: App, run_id: int) -> None:
 
 
 @verb(command, "logs")
-@click.argument("run_id", metavar="RUN", type=click.IntRange(1))
+@click.argument("run_id", metavar="RUN", type=WholeNumber(1))
 def logs(app: App, run_id: int) -> None:
     """Print the log of a run, mainly Spark's lines. Logs of the last 20 runs are kept, on the machine where they ran.
 

@@ -11,6 +11,7 @@ from iothub.admin.limits import values_of
 from iothub.cli import accounts
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.limits import LimitsCommand, words_of
+from iothub.cli.numbers import WholeNumber
 from iothub_tenants.accounts.plain import plain
 
 command = noun(
@@ -18,7 +19,9 @@ command = noun(
     "Plans: named sets of limits. `iothub init` creates `standard` and `unlimited`; a plan inherits what it does not name from another one.",
 )
 WEIGHT = click.option(
-    "--weight", type=int, help="Relative share of its tenants when the hub is busy, 1 to 100. Not inherited."
+    "--weight",
+    type=WholeNumber(1, 100),
+    help="Relative share of its tenants when the hub is busy, 1 to 100. Not inherited.",
 )
 _LIMITS = ("limits", "inherited")
 

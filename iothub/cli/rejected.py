@@ -9,6 +9,7 @@ import click
 
 from iothub.admin.hub_rows import rejected_row
 from iothub.cli.app import App, Command
+from iothub.cli.numbers import WholeNumber
 from iothub.records.admin_commands import Verb
 
 _COLUMNS = ("time", "device", "client_id", "address", "listener", "version", "reason", "rule")
@@ -18,7 +19,7 @@ _COLUMNS = ("time", "device", "client_id", "address", "listener", "version", "re
 @click.argument("tenant", required=False)
 @click.option("--unknown", "is_unknown", is_flag=True, help="Those that named no tenant, or one that does not exist.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=1000, show_default=True, help="Maximum number of rows: the newest."
+    "--limit", type=WholeNumber(1, 1000), default=1000, show_default=True, help="Maximum number of rows: the newest."
 )
 @click.pass_context
 def command(context: click.Context, tenant: str | None, is_unknown: bool, limit: int) -> None:

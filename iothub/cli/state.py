@@ -12,6 +12,7 @@ import click
 from iothub.base.errors import CorruptRecordError, NotFoundError
 from iothub.cli import output
 from iothub.cli.app import App, noun, verb
+from iothub.cli.numbers import WholeNumber
 from iothub.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ command = noun("state", "The session states, computed from the session-event log
 @click.option("--full", "is_full", is_flag=True, help="Read the whole log, even if there is a checkpoint.")
 @click.option(
     "--limit",
-    type=click.IntRange(0, 100_000),
+    type=WholeNumber(0, 100_000),
     default=20,
     show_default=True,
     help="Maximum number of sessions and events to list.",

@@ -13,6 +13,7 @@ from iothub.base.errors import ConfigError, ConflictError, NotFoundError, Unavai
 from iothub.cli import accounts, stream_topics
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.durations import seconds
+from iothub.cli.numbers import WholeNumber
 from iothub.records.admin_commands import Verb
 from iothub_services.streams.port import Direction, Stream, refused_topic, topic_name
 
@@ -92,7 +93,7 @@ def show(context: click.Context, app: App, tenant: str, name: str, group: str | 
     default=Direction.OUT.value,
     help="out (default): devices to Kafka. in: an application's records to devices.",
 )
-@click.option("--partitions", type=click.IntRange(1), help="Default: setting streams.partitions.")
+@click.option("--partitions", type=WholeNumber(1), help="Default: setting streams.partitions.")
 @click.option(
     "--retention",
     "retention_s",

@@ -27,6 +27,9 @@ class Shown(dict[str, object]):
     """A row in the form in which people see it: the REST API of another machine has made it of what its hub has reported."""
 
 
+_READ = True
+
+
 class Verb(StrEnum):
     """What can be asked. A request names a tenant, unless "no tenant" is said.
 
@@ -35,7 +38,15 @@ class Verb(StrEnum):
     "unanswered": [{"hub": text, "reason": text}] in the result names the hubs that are missing in it.
     """
 
-    STATUS = "status"  # no tenant, {} -> what `iothub status` shows
+    is_read: bool  # it changes nothing
+
+    def __new__(cls, text: str, is_read: bool = False) -> Verb:
+        verb = str.__new__(cls, text)
+        verb._value_ = text
+        verb.is_read = is_read
+        return verb
+
+    STATUS = "status", _READ  # no tenant, {} -> what `iothub status` shows
     ACCOUNTS_APPLY = "accounts.apply"  # no tenant, {} -> {}: what was changed in the accounts before is applied
     # no tenant, {} -> rows of changed settings {"name", "value": as TOML, "reload": "now" or "restart"}; {"warnings", "certificates": listeners};
     # ConfigError
@@ -48,27 +59,30 @@ class Verb(StrEnum):
     # every hub, {"after": text, "limit": number} -> rows of connected clients by client id: {"client_id", "device", "address", "listener",
     # "protocol_version", "connected_at_ms", "keep_alive_s", "is_persistent", "session_expiry_s", "subscriptions", "queued", "in_flight",
     # "unsent_bytes", "node"}; {"next"}, which a hub that answers for itself leaves out
-    CLIENT_LIST = "client.list"
+    CLIENT_LIST = "client.list", _READ
     # every hub, {"by": "queue" or "in-flight", "limit": number} -> such rows, the largest count first; {}
-    CLIENT_TOP = "client.top"
-    CLIENT_SHOW = "client.show"  # every hub, {"client_id": text} -> rows of subscriptions; such a row; NotFoundError
+    CLIENT_TOP = "client.top", _READ
+    # every hub, {"client_id": text} -> rows of subscriptions; such a row; NotFoundError
+    CLIENT_SHOW = "client.show", _READ
     CLIENT_KICK = "client.kick"  # every hub, {"client_id": text} -> such a row, of whom was put out; NotFoundError
     # every hub, {"after": place or "", "client_id": text or "", "group": text or "": all, "limit": number} -> rows of subscriptions by client id,
     # group and filter: {"client_id", "group": "" for none, "filter", "qos", "no_local", "is_connected"}; {"next"}
-    SUBSCRIPTION_LIST = "subscription.list"
+    SUBSCRIPTION_LIST = "subscription.list", _READ
     # every hub, {"after": place or "", "limit": number} -> rows of shared groups by name and filter: {"group", "filter", "connected": members,
     # "away": persistent sessions that are members}; {"next"}
-    GROUP_LIST = "group.list"
-    SESSION_LIST = "session.list"  # {"after": text, "limit": number} -> rows of sessions, each with its "queue" or null
-    SESSION_SHOW = "session.show"  # {"client_id": text} -> rows of subscriptions; the session; NotFoundError
+    GROUP_LIST = "group.list", _READ
+    # {"after": text, "limit": number} -> rows of sessions, each with its "queue" or null
+    SESSION_LIST = "session.list", _READ
+    SESSION_SHOW = "session.show", _READ  # {"client_id": text} -> rows of subscriptions; the session; NotFoundError
     SESSION_DISCARD = "session.discard"  # every hub, {"client_id": text} -> {}; NotFoundError
-    QUEUE_LIST = "queue.list"  # {"after": text, "limit": number} -> rows of queues, each with its "client_id"
-    QUEUE_SHOW = "queue.show"  # {"client_id": text, "messages": number} -> its oldest, as `message_rows`; the queue
+    QUEUE_LIST = "queue.list", _READ  # {"after": text, "limit": number} -> rows of queues, each with its "client_id"
+    # {"client_id": text, "messages": number} -> its oldest, as `message_rows`; the queue
+    QUEUE_SHOW = "queue.show", _READ
     QUEUE_PURGE = "queue.purge"  # {"client_id": text} -> {"messages": number}; NotFoundError
     # {"filter": Topic Filter, "after": text, "limit": number} -> rows {"name", "bytes", "version", "expires_at_ms"}
-    RETAIN_LIST = "retain.list"
-    RETAIN_COUNT = "retain.count"  # {"filter": Topic Filter} -> {"messages": number}
-    RETAIN_SHOW = "retain.show"  # {"topic": text} -> the message, as `message_rows`; {"version"}; NotFoundError
+    RETAIN_LIST = "retain.list", _READ
+    RETAIN_COUNT = "retain.count", _READ  # {"filter": Topic Filter} -> {"messages": number}
+    RETAIN_SHOW = "retain.show", _READ  # {"topic": text} -> the message, as `message_rows`; {"version"}; NotFoundError
     # every hub, {"filter": Topic Filter} -> rows {"node": number, "done": number, "total": number}: its progress; {"messages": number}
     RETAIN_DELETE = "retain.delete"
     # {"topic": text, "payload": Base64 of at most MESSAGE_BYTES, "qos": number, "retain": bool, "expiry_s": number or null, "properties": object or
@@ -78,40 +92,40 @@ class Verb(StrEnum):
     MESSAGE_PUBLISH = "message.publish"
     # {"is_unknown": true: those that named no known tenant; the request names none} -> rows of refused CONNECTs, oldest first: {"at_ms", "tenant",
     # "device", "client_id", "address", "listener", "protocol_version", "reason", "rule"}; {}
-    REJECTED_LIST = "rejected.list"
+    REJECTED_LIST = "rejected.list", _READ
     # every hub, {"device", "client_id": empty: assigned, "address": texts, "has_certificate", "is_persistent": bools} -> rows of the steps of a
     # decision, in their order: {"node", "step", "outcome": "pass", "fail", "no match" or "not tested", "reason", "rule": what decided, or ""}; a
     # hub whose last row is "fail" refuses; {}
-    EXPLAIN_CONNECT = "explain.connect"
+    EXPLAIN_CONNECT = "explain.connect", _READ
     # the same, {"device", "client_id", "topic": texts, "qos", "size": numbers, "is_retained": bool}
-    EXPLAIN_PUBLISH = "explain.publish"
-    EXPLAIN_SUBSCRIBE = "explain.subscribe"  # the same, {"device", "client_id", "filter": texts, "qos": number}
+    EXPLAIN_PUBLISH = "explain.publish", _READ
+    EXPLAIN_SUBSCRIBE = "explain.subscribe", _READ  # the same, {"device", "client_id", "filter": texts, "qos": number}
     # every hub, {"id": t- and 16 hexadecimal digits, "kind": "client", "device", "topic" or "ip", "value": text, "for_s", "max_bytes",
     # "payload_bytes": numbers, "has_pings": bool} -> {"hubs": number}; ConfigError, ConflictError: too many
     TRACE_START = "trace.start"
     # every hub, {} -> rows {"id", "node", "kind", "value", "for_s", "max_bytes", "payload_bytes_most", "started_at_ms", "bytes", "ended": why it did,
     # or "", "until_ms": when its file goes, or 0}; {}
-    TRACE_LIST = "trace.list"
+    TRACE_LIST = "trace.list", _READ
     # every hub, {"id": text, "offsets": by node number as a text, "lines": number} -> rows {"node", "offset": behind it, "line": JSON}; {"active":
     # number of hubs where it runs}; NotFoundError
-    TRACE_READ = "trace.read"
+    TRACE_READ = "trace.read", _READ
     TRACE_STOP = "trace.stop"  # every hub, {"id": text} -> {"stopped": number}; NotFoundError
     TRACE_DELETE = (
         "trace.delete"  # every hub, {"id": text} -> {"deleted": number}; NotFoundError, ConflictError: it runs
     )
     # every hub, {"limit": number} -> rows {"device", "address", "until_ms"}; {"left_out": number, "reason": text}
-    BAN_LIST = "ban.list"
+    BAN_LIST = "ban.list", _READ
     BAN_LIFT = (
         "ban.lift"  # every hub, {"device": text, "address": text or null: all} -> {"bans": number}; NotFoundError
     )
     # every hub, {"name": text} -> {"state": text, "messages", "bytes", "messages_per_s", "pending", "pending_bytes", "refused": numbers}
-    STREAM_SHOW = "stream.show"
+    STREAM_SHOW = "stream.show", _READ
     # no tenant, every hub, {} -> rows of raised alarms, the oldest first: {"node", "name", "severity", "subject", "detail", "since": Unix time, s,
     # "advice"}; {}
-    ALARM_LIST = "alarm.list"
+    ALARM_LIST = "alarm.list", _READ
     # no tenant, {} -> rows of all hubs of the accounts by number, this one included: {"node", "name", "address", "version", "state": "up",
     # "draining", "down", "refused" or "gone", "is_self", "clients", "round_trip_ms", "unacknowledged_bytes", "cause"}; {}
-    CLUSTER_STATUS = "cluster.status"
+    CLUSTER_STATUS = "cluster.status", _READ
     # no tenant, at the hub {"node": number or null: this one}, {"rate_per_s": number, "is_waited": bool} -> rows {"node", "done", "total"} while it
     # is waited; {"node", "name", "clients": left, "closed": numbers}; NotFoundError, UnavailableError, ConflictError: resumed
     CLUSTER_DRAIN = "cluster.drain"
@@ -121,46 +135,16 @@ class Verb(StrEnum):
     # ConflictError: it is the one that is asked, or the last one; UnavailableError
     CLUSTER_EVICT = "cluster.evict"
     # no tenant, of one hub by another, {} -> rows {"node", "clients": numbers, "is_draining": bool, "reference": where it is for clients, or ""}; {}
-    CLUSTER_NODE = "cluster.node"
+    CLUSTER_NODE = "cluster.node", _READ
     # no tenant, of one worker by another of the same data directory, {} -> rows of figures, as `iothub_services.metrics.merging` and
     # `exposition.Registry.process_rows` have them; {}
-    WORKER_METRICS = "worker.metrics"
+    WORKER_METRICS = "worker.metrics", _READ
     # the same, {"tenant": text or null: all, "after": text, "limit": number} -> rows {"tenant", "figures": rows}; {}
-    WORKER_TENANTS = "worker.tenants"
-    WORKER_STATUS = "worker.status"  # the same, {} -> {"brief", "page"}: what it says of itself
+    WORKER_TENANTS = "worker.tenants", _READ
+    WORKER_STATUS = "worker.status", _READ  # the same, {} -> {"brief", "page"}: what it says of itself
 
 
-_READS = frozenset(
-    {
-        Verb.STATUS,
-        Verb.CLIENT_LIST,
-        Verb.CLIENT_TOP,
-        Verb.CLIENT_SHOW,
-        Verb.SUBSCRIPTION_LIST,
-        Verb.GROUP_LIST,
-        Verb.SESSION_LIST,
-        Verb.SESSION_SHOW,
-        Verb.QUEUE_LIST,
-        Verb.QUEUE_SHOW,
-        Verb.RETAIN_LIST,
-        Verb.RETAIN_COUNT,
-        Verb.RETAIN_SHOW,
-        Verb.REJECTED_LIST,
-        Verb.EXPLAIN_CONNECT,
-        Verb.EXPLAIN_PUBLISH,
-        Verb.EXPLAIN_SUBSCRIBE,
-        Verb.TRACE_LIST,
-        Verb.TRACE_READ,
-        Verb.BAN_LIST,
-        Verb.STREAM_SHOW,
-        Verb.ALARM_LIST,
-        Verb.CLUSTER_STATUS,
-        Verb.CLUSTER_NODE,
-        Verb.WORKER_METRICS,
-        Verb.WORKER_TENANTS,
-        Verb.WORKER_STATUS,
-    }
-)
+_READING = frozenset(verb for verb in Verb if verb.is_read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +158,7 @@ class Request:
     @property
     def is_change(self) -> bool:
         """Tell whether it changes something, as far as this program knows. Pages and scrapes read all the time."""
-        return self.verb not in _READS
+        return self.verb not in _READING
 
     def text(self, name: str) -> str:
         """Return an argument. Raises ConfigError: it is no text of the protocol."""
