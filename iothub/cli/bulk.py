@@ -16,7 +16,7 @@ from iothub.base.errors import InterruptedWorkError
 from iothub.cli import accounts, output
 from iothub.cli.app import App
 from iothub.cli.files import DASH, opened_lines
-from iothub.cli.progress import Progress
+from iothub.cli.progress import StagedProgress
 from iothub.cli.secrets_file import Secrets, SecretsFile, SecretsOutput
 
 _HEADER = "name,username,secret"
@@ -66,7 +66,7 @@ class Import:
         self._file = file
         self._secrets_to = secrets_to
         self._made: Sequence[tuple[str, str]] = ()
-        self._hashed = (0, 0)
+        self._progress = StagedProgress()
         self._shield = InterruptGuard()
 
     def run(self) -> None:
@@ -96,22 +96,18 @@ class Import:
 
         def before_write(names: Sequence[str]) -> None:
             self._shield.hold()
+            self._progress.end()
             if secrets is not None:
                 secrets.write(self._lines(names))
 
-        with opened_lines(self._file) as lines, Progress("passwords hashed") as progress:
-
-            def on_progress(done: int, of: int) -> None:
-                self._hashed = (done, of)
-                progress(done, of)
-
+        with opened_lines(self._file) as lines, self._progress:
             return accounts.imports.import_devices(
                 self._app.store(),
                 self._tenant,
                 lines,
                 read=self._read,
                 keep=None if self._secrets_to is None else self._keep,
-                on_progress=on_progress,
+                on_progress=self._progress.report,
                 before_write=before_write,
                 is_dry_run=self._is_dry_run,
             )
@@ -128,8 +124,7 @@ class Import:
         return [output.as_json({"name": self._tenant, "devices": list(names), "secrets": secrets}, self._app.form)]
 
     def _interrupted(self) -> InterruptedWorkError:
-        done, of = self._hashed
-        so_far = f" ({done} of {of} passwords hashed)" if of else ""
+        so_far = f" ({self._progress.last})" if self._progress.last else ""
         return InterruptedWorkError(f"interrupted: no device was imported{so_far}; run the same command again")
 
     def _say_would(self, names: list[str]) -> None:

@@ -61,7 +61,8 @@ class Progress:
 
     def _line(self, now: float) -> str:
         done, of = self._last
-        per_s = (done - self._before) / (now - self._began)
+        passed_s = now - self._began
+        per_s = (done - self._before) / passed_s if passed_s else 0.0
         left = f"{_words((of - done) / per_s)} left" if per_s else "time left unknown"
         return f"{done} of {of} {self._what}, {per_s:.0f} per second, {left}"
 
@@ -72,6 +73,34 @@ class Progress:
         whole = f"{_bar(*self._last, shutil.get_terminal_size().columns - len(line) - 1)}{line}"
         output.say(f"\r{whole.ljust(self._width)}", end="")
         self._width = len(whole)
+
+
+class StagedProgress(Progress):
+    """Progress of work that is done in stages, each in words and with a rate of its own.
+
+    A stage begins where the one before has ended, the first one with its first report: what was before is no part of its rate.
+    """
+
+    def __init__(self, clock: Clock = _SYSTEM_CLOCK) -> None:
+        super().__init__("", clock)
+        self._reported: float | None = None
+
+    @property
+    def last(self) -> str:
+        """What was reported last, in words; empty: nothing."""
+        done, of = self._last
+        return f"{done} of {of} {self._what}" if self._what else ""
+
+    def report(self, what: str, done: int, of: int) -> None:
+        """Update the progress of the stage `what`; another stage ends the line of the one before."""
+        if what != self._what:
+            self.end()
+            self._what = what
+            self.begin(done)
+            if self._reported is not None:
+                self._began, self._before = self._reported, 0
+        self(done, of)
+        self._reported = self._clock.monotonic()
 
 
 def _bar(done: int, of: int, columns: int) -> str:

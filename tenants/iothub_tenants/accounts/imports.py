@@ -17,10 +17,11 @@ from iothub_tenants.accounts.csv_rows import CsvRows, read_csv_rows
 from iothub_tenants.accounts.devices import Credential, CredentialForm, insert_devices, make_credential, row_ids
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
 
-_BATCH = 256  # passwords that wait for a thread at once
+_BATCH = 256  # passwords that wait for a thread at once, or secrets that are made between two reports
+_ROWS = 5000  # in one statement
 
-Progress = Callable[[int, int], None]
-"""`progress(done, of)`: number of passwords hashed so far."""
+Progress = Callable[[str, int, int], None]
+"""`progress(what, done, of)`: how far one stage of the work is, such as "passwords hashed"; the last one is "devices written"."""
 
 Keep = Callable[[Sequence[tuple[str, str]]], None]
 """`keep([(name, secret), ...])`: the generated secrets, which cannot be read again."""
@@ -68,7 +69,7 @@ def import_devices(
         return list(parsed.devices)
     credentials = _hashed(store, parsed, on_progress, hash_threads())
     if keep is not None:
-        keep(_generate(store, parsed, credentials))
+        keep(_generate(store, parsed, credentials, on_progress))
     if before_write is not None:
         before_write(list(parsed.devices))
     with store.write() as writer:
@@ -76,7 +77,7 @@ def import_devices(
         _mark_faults(writer.connection, owner.id, parsed)
         parsed.refuse()
         if parsed.devices:
-            _insert(writer, owner, parsed, credentials)
+            _insert(writer, owner, parsed, credentials, on_progress)
     return list(parsed.devices)
 
 
@@ -100,9 +101,20 @@ def _mark_subject(connection: Connection, tenant_id: int, parsed: CsvRows, name:
         parsed.faults[parsed.devices[name].line] = str(error)
 
 
-def _insert(writer: Writer, owner: tenants.Tenant, parsed: CsvRows, credentials: dict[str, Credential]) -> None:
+def _insert(
+    writer: Writer,
+    owner: tenants.Tenant,
+    parsed: CsvRows,
+    credentials: dict[str, Credential],
+    on_progress: Progress | None,
+) -> None:
     """Write the devices; one line of the change log covers all of them."""
-    insert_devices(writer, owner.id, [(name, credentials[name]) for name in parsed.devices])
+    names = list(parsed.devices)
+    for start in range(0, len(names), _ROWS):
+        batch = names[start : start + _ROWS]
+        insert_devices(writer, owner.id, [(name, credentials[name]) for name in batch])
+        if on_progress is not None:
+            on_progress("devices written", start + len(batch), len(names))
     groups.insert_members(writer.connection, owner.id, {name: row.groups for name, row in parsed.devices.items()})
     own = {name: row.limits for name, row in parsed.devices.items() if row.limits}
     if own:
@@ -128,17 +140,21 @@ def _hashed(store: AccountStore, parsed: CsvRows, on_progress: Progress | None, 
             for done, ((name, _), (_, credential)) in enumerate(zip(batch, made, strict=True), start + 1):
                 credentials[name] = credential
                 if on_progress is not None:
-                    on_progress(done, len(chosen))
+                    on_progress("passwords hashed", done, len(chosen))
     finally:
         pool.shutdown(cancel_futures=True)
     return credentials
 
 
-def _generate(store: AccountStore, parsed: CsvRows, credentials: dict[str, Credential]) -> list[tuple[str, str]]:
+def _generate(
+    store: AccountStore, parsed: CsvRows, credentials: dict[str, Credential], on_progress: Progress | None
+) -> list[tuple[str, str]]:
     """Make secrets for the others, put their hashes to the rest, and return them by name."""
-    made = []
-    for name in parsed.devices:
-        if name not in credentials:
-            secret, credentials[name] = make_credential(store, None)
-            made.append((name, str(secret)))
+    made: list[tuple[str, str]] = []
+    missing = [name for name in parsed.devices if name not in credentials]
+    for name in missing:
+        secret, credentials[name] = make_credential(store, None)
+        made.append((name, str(secret)))
+        if on_progress is not None and (len(made) % _BATCH == 0 or len(made) == len(missing)):
+            on_progress("secrets made", len(made), len(missing))
     return made

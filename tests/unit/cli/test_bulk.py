@@ -13,6 +13,7 @@ import pytest
 
 from iothub.base.errors import BackendError
 from iothub.cli.bulk import InterruptGuard
+from iothub.cli.progress import StagedProgress
 from iothub.config.datadir import DataDir
 from iothub_services.auth.secrets import verify_generated
 from iothub_tenants.accounts import devices as devices_of_accounts
@@ -49,18 +50,13 @@ def test_ctrl_c_works_until_the_shield_is_held() -> None:
 def test_interrupted_import_says_that_nothing_is_in(acme: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """How far it was, and how to go on."""
 
-    class Stopped:
-        def __call__(self, done: int, of: int) -> None:
+    class Stopped(StagedProgress):
+        def report(self, what: str, done: int, of: int) -> None:
+            super().report(what, done, of)
             if done == of:
                 raise KeyboardInterrupt
 
-        def __enter__(self) -> Stopped:
-            return self
-
-        def __exit__(self, *_error: object) -> None:
-            pass
-
-    monkeypatch.setattr("iothub.cli.bulk.Progress", lambda _what: Stopped())
+    monkeypatch.setattr("iothub.cli.bulk.StagedProgress", Stopped)
     result = acme("device", "import", "acme", "-", stdin=ROWS, code=130)
 
     assert result.err == (
@@ -104,6 +100,23 @@ def test_secrets_go_to_standard_output(acme: Cli, monkeypatch: pytest.MonkeyPatc
     assert [(row["name"], row["username"]) for row in rows] == [("imp1", "acme/imp1"), ("imp2", "acme/imp2")]
     assert result.err == "imported 2 devices\n"
     assert list(tmp_path.glob("-")) == []
+
+
+def test_import_shows_its_progress_beside_the_answer(
+    acme: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On standard error: a script that reads JSON gets JSON. Each stage has a line, which ends before what follows it."""
+    monkeypatch.setattr("iothub.cli.progress.LOG_INTERVAL_S", 0.0)
+    rows = b"name,password\nimp1,\nown,pw\n"
+
+    result = acme("device", "import", "acme", "-", "--secrets-to", str(tmp_path / "s.csv"), "-o", "json", stdin=rows)
+
+    assert json.loads(result.out)["devices"] == ["imp1", "own"]
+    assert [line.partition(",")[0] for line in result.err.splitlines()] == [
+        "1 of 1 passwords hashed",
+        "1 of 1 secrets made",
+        "2 of 2 devices written",
+    ]
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from iothub.cli.progress import Progress
+from iothub.cli.progress import Progress, StagedProgress
 from iothub.testing.clock import ManualClock
 
 
@@ -92,3 +92,23 @@ def test_time_left_has_two_units_at_most(capsys: pytest.CaptureFixture[str], of:
     run(ManualClock(), 10, of=of)
 
     assert capsys.readouterr().err.endswith(f"{left}\n")
+
+
+def test_each_stage_has_a_line_and_a_rate_of_its_own(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short stage is shown, too, when the whole work is long."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "20")
+    clock = ManualClock()
+
+    with StagedProgress(clock) as progress:
+        for what, per_report in (("secrets made", 10), ("devices written", 20)):
+            for number in (1, 2, 3):
+                progress.report(what, number * per_report, 100)
+                clock.advance(0.5)
+
+    first, second, *_ = capsys.readouterr().err.split("\n")
+    assert first.endswith("30 of 100 secrets made, 13 per second, 5 s left")
+    assert second.endswith("60 of 100 devices written, 30 per second, 1 s left")
+    assert progress.last == "60 of 100 devices written"

@@ -24,15 +24,29 @@ def _tenant(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_become_devices(store: AccountStore) -> None:
     """In one change; quotes, blank lines and a byte order mark are CSV's business."""
     watcher = ChangeWatcher(store)
-    progress: list[tuple[int, int]] = []
+    progress: list[tuple[str, int, int]] = []
     rows = ["\ufeffname,password\r\n", "dev1,one\r\n", "\r\n", 'dev2,"a,""b"""\r\n']
 
-    names = imports.import_devices(store, "acme", rows, on_progress=lambda done, of: progress.append((done, of)))
+    names = imports.import_devices(store, "acme", rows, on_progress=lambda *report: progress.append(report))
 
     assert names == ["dev1", "dev2"]
     assert [device.name for device in devices.list_all(store, "acme")] == ["dev1", "dev2"]
     assert [(change.kind.value, change.subject) for change in watcher.poll()] == [("device", "*")]
-    assert progress == [(1, 2), (2, 2)]
+    assert progress == [("passwords hashed", 1, 2), ("passwords hashed", 2, 2), ("devices written", 2, 2)]
+
+
+def test_progress_of_generated_secrets_is_reported_until_the_last_row_is_written(store: AccountStore) -> None:
+    """They are the ordinary way for a fleet, and 100,000 of them take seconds."""
+    progress: list[tuple[str, int, int]] = []
+    rows = ["name", *(f"dev{number}" for number in range(6000))]
+
+    imports.import_devices(
+        store, "acme", rows, keep=lambda _made: None, on_progress=lambda *report: progress.append(report)
+    )
+
+    made = [done for what, done, _ in progress if what == "secrets made"]
+    assert (made[0], made[-1], len(made)) == (256, 6000, 24)
+    assert progress[-2:] == [("devices written", 5000, 6000), ("devices written", 6000, 6000)]
 
 
 def test_bad_lines_are_named_and_nothing_is_written(store: AccountStore) -> None:
@@ -93,8 +107,8 @@ def test_import_leaves_a_core_to_the_hub(monkeypatch: pytest.MonkeyPatch, cores:
 def test_device_that_appears_meanwhile_stops_the_import(store: AccountStore) -> None:
     """Hashing takes long; the transaction looks again."""
 
-    def meanwhile(_done: int, _of: int) -> None:
-        if not devices.list_all(store, "acme"):
+    def meanwhile(what: str, _done: int, _of: int) -> None:
+        if what == "passwords hashed" and not devices.list_all(store, "acme"):
             devices.create(store, "acme", "dev1", password="x")
 
     with pytest.raises(BadLinesError) as refusal:
@@ -116,7 +130,7 @@ def test_unknown_tenant_is_not_found(store: AccountStore) -> None:
     """Before any password is hashed."""
     with pytest.raises(NotFoundError):
         imports.import_devices(
-            store, "nobody", ["name,password", "dev1,x"], on_progress=lambda done, of: pytest.fail("hashed")
+            store, "nobody", ["name,password", "dev1,x"], on_progress=lambda *_report: pytest.fail("hashed")
         )
 
 
@@ -206,7 +220,7 @@ def test_many_devices_are_one_transaction(store: AccountStore) -> None:
 def test_interrupted_import_writes_nothing(store: AccountStore) -> None:
     """Ctrl-C while passwords are hashed."""
 
-    def interrupt(_done: int, _of: int) -> None:
+    def interrupt(_what: str, _done: int, _of: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
