@@ -10,16 +10,17 @@ from collections.abc import Callable, Sequence
 import click
 
 from iothub.cli.app import App, verb
+from iothub.cli.paging import Page, paged
 from iothub_tenants.accounts.plain import plain
 
 
 def add_list(group: click.Group, read: Callable[..., Sequence[object]], columns: Sequence[str], text: str) -> None:
-    """Add `list TENANT`: `read(store, tenant)` returns records."""
+    """Add `list TENANT`: `read(store, tenant)` returns records by name."""
 
-    def list_all(app: App, tenant: str) -> None:
-        app.rows([plain(record) for record in read(app.store(), tenant)], *columns)
+    def list_all(app: App, tenant: str, page: Page) -> None:
+        page.show(app, page.by_name([plain(record) for record in read(app.store(), tenant)]), *columns)
 
-    _add(group, "list", list_all, ("tenant",), text)
+    _add(group, "list", paged("name")(list_all), ("tenant",), text)
 
 
 def add_show(group: click.Group, read: Callable[..., object], text: str) -> None:

@@ -13,6 +13,8 @@ from iothub.base.errors import ConfigError, DeniedError
 from iothub.cli import accounts, output
 from iothub.cli.app import App, noun, verb
 from iothub.cli.files import NamedPath, opened_lines
+from iothub.cli.output import Row
+from iothub.cli.paging import Page, paged
 from iothub_tenants.accounts.plain import plain
 
 command = noun(
@@ -27,7 +29,8 @@ COLUMNS = ("id", "subject", "effect", "action", "filter")
 @verb(command, "list")
 @click.argument("tenant")
 @click.argument("subject", required=False)
-def list_all(app: App, tenant: str, subject: str | None) -> None:
+@paged("id")
+def list_all(app: App, tenant: str, subject: str | None, page: Page) -> None:
     """List the rules of a tenant, or those that apply to one SUBJECT, in order of precedence; ID is what `acl remove` takes.
 
     To a device apply its own rules, those of its groups and those of '*'; to a group its own and those of '*'.
@@ -42,7 +45,7 @@ def list_all(app: App, tenant: str, subject: str | None) -> None:
         if subject is None
         else accounts.acl_rules.list_applying(store, tenant, subject)
     )
-    app.rows([_row(rule) for rule in rules], *COLUMNS)
+    page.show(app, page.by_place([_row(rule) for rule in rules], _place), *COLUMNS, place=_place)
 
 
 @verb(command, "allow")
@@ -171,6 +174,10 @@ def test(
 
 def _words(rule: dict[str, object]) -> str:
     return f"{rule['number']}: {rule['effect']} {rule['subject']} to {rule['action']} {rule['filter']}"
+
+
+def _place(row: Row) -> str:
+    return str(row["id"])
 
 
 def _row(rule: accounts.acl_rules.AclRule) -> dict[str, object]:

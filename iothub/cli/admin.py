@@ -15,6 +15,7 @@ from iothub.base.errors import ConfigError, IotHubError
 from iothub.cli import account_verbs, accounts, admin_user, output
 from iothub.cli.app import SET, App, destroying_verb, noun, verb
 from iothub.cli.numbers import WholeNumber
+from iothub.cli.paging import Page, paged
 from iothub_tenants.accounts.plain import plain
 
 if TYPE_CHECKING:
@@ -149,13 +150,14 @@ class ServedHub:
 
 
 @verb(key, "list")
-def list_all(app: App) -> None:
+@paged("name")
+def list_all(app: App, page: Page) -> None:
     """List all keys. PREFIX is the beginning of a key's text, and no secret.
 
     Example:
       iothub --data-dir ./hub admin key list
     """
-    app.rows([plain(found) for found in accounts.api_keys.list_all(app.store())], *COLUMNS)
+    page.show(app, page.by_name([plain(found) for found in accounts.api_keys.list_all(app.store())]), *COLUMNS)
 
 
 @verb(key, "show")

@@ -15,6 +15,7 @@ from iothub.base.errors import ConfigError
 from iothub.cli import account_verbs, accounts, output
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.files import NamedPath
+from iothub.cli.paging import Page, paged
 from iothub_tenants.accounts.plain import plain
 
 command = noun("user", "Users: people who log in to the dashboard and the REST API with name and password.")
@@ -36,13 +37,14 @@ def _password_options(function: C) -> C:
 
 
 @verb(command, "list")
-def list_all(app: App) -> None:
+@paged("name")
+def list_all(app: App, page: Page) -> None:
     """List all users. Those whose names begin with oidc: came from the OpenID provider; they have no password here.
 
     Example:
       iothub --data-dir ./hub admin user list
     """
-    app.rows([plain(found) for found in accounts.users.list_all(app.store())], *COLUMNS)
+    page.show(app, page.by_name([plain(found) for found in accounts.users.list_all(app.store())]), *COLUMNS)
 
 
 @verb(command, "show")

@@ -12,6 +12,8 @@ from iothub.base.errors import ConfigError, NotFoundError, UnavailableError
 from iothub.cli import accounts, audit
 from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
+from iothub.cli.output import Row
+from iothub.cli.paging import Page, paged
 from iothub.records.admin_commands import Verb
 from iothub_tenants.accounts.plain import plain
 
@@ -24,8 +26,9 @@ _LIMIT = 1000  # of the hub's own bans
 
 @verb(command, "list")
 @click.argument("tenant")
+@paged("KIND:VALUE")
 @click.pass_context
-def list_all(context: click.Context, app: App, tenant: str) -> None:
+def list_all(context: click.Context, app: App, tenant: str, page: Page) -> None:
     """List the bans in force: those added by `ban add`, and those of the running hub after failed logins (kind: failures).
 
     Exit code 7 when a hub does not answer; its bans after failed logins are not listed then.
@@ -39,7 +42,7 @@ def list_all(context: click.Context, app: App, tenant: str) -> None:
     except (UnavailableError, ConfigError) as error:  # or the hub is of an older version
         app.say(f"iothub: warning: bans after failed logins not shown: {error}")
         code = UnavailableError.exit_code
-    app.rows(rows, *COLUMNS)
+    page.show(app, page.by_place(rows, _place), *COLUMNS, place=_place)
     if code:
         context.exit(code)
 
@@ -105,6 +108,11 @@ def _lift_by_hub(app: App, tenant: str, device: str, address: str | None) -> Non
         raise NotFoundError("no hub runs here, so no bans after failed logins are in force")
     app.change_hub(tenant, Verb.BAN_LIFT, {"device": device, "address": address})
     audit.note(app, tenant, "failure_ban", device, "lifted", address=address)
+
+
+def _place(row: Row) -> str:
+    """Return `device:dev1`; of a ban after failed logins also the address, for a device may have several."""
+    return ":".join(str(row[part]) for part in ("kind", "name", "address") if row[part] is not None)
 
 
 def _row(entry: accounts.bans.BanEntry) -> dict[str, object]:

@@ -11,6 +11,7 @@ from iothub.admin.hub_rows import client_facts, client_row, subscription_row
 from iothub.cli import audit
 from iothub.cli.app import COMMAND_TIMEOUT_S, App, destroying_verb, noun, verb
 from iothub.cli.numbers import WholeNumber
+from iothub.cli.paging import LIMIT, after
 from iothub.records.admin_commands import Verb
 
 command = noun("client", "Clients that are connected now: list, show, kick, top.")
@@ -20,8 +21,8 @@ COUNTS = ("name", "device", "queued_messages", "in_flight_messages", "unsent_byt
 
 @verb(command, "list")
 @click.argument("tenant")
-@click.option("--limit", type=WholeNumber(1), default=1000, show_default=True, help="Maximum number of rows.")
-@click.option("--after", default="", help="Start after this client id (the last one of the previous page).")
+@LIMIT
+@after("client id")
 def list_all(app: App, tenant: str, limit: int, after: str) -> None:
     """List the connected clients of a tenant by client id, those of all linked hubs and workers. The hub must run.
 

@@ -18,10 +18,13 @@ from iothub.cli import account_verbs, accounts, deletion, output
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.bulk import Import
 from iothub.cli.files import NamedPath
+from iothub.cli.paging import Page, paged
 from iothub.config.sections import TlsListener, kind_of
 from iothub_tenants.accounts.plain import plain
 
 command = noun("device", "Devices of a tenant. MQTT user name: TENANT/DEVICE.")
+
+_COLUMNS = ("name", "credential", "is_enabled", "groups", "created")
 
 C = TypeVar("C", bound=Callable[..., object])
 
@@ -64,16 +67,20 @@ def _foreign_options(function: C) -> C:
     return function
 
 
-account_verbs.add_list(
-    command,
-    lambda store, tenant: accounts.devices.list_all(store, tenant),
-    ("name", "credential", "is_enabled", "groups", "created"),
-    """List the devices of a tenant.
+@verb(command, "list")
+@click.argument("tenant")
+@paged("name")
+def list_all(app: App, tenant: str, page: Page) -> None:
+    """List the devices of a tenant by name.
 
-    Example:
+    Examples:
       iothub --data-dir ./hub device list acme -o json
-    """,
-)
+      iothub --data-dir ./hub device list acme --limit 100 --after dev1
+    """
+    found = accounts.devices.page(app.store(), tenant, page.after, page.to_read)
+    page.show(app, [plain(device) for device in found], *_COLUMNS)
+
+
 account_verbs.add_show(
     command,
     lambda store, tenant, name: accounts.devices.show(store, tenant, name),

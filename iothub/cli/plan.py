@@ -12,6 +12,7 @@ from iothub.cli import accounts
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.limits import LimitsCommand, words_of
 from iothub.cli.numbers import WholeNumber
+from iothub.cli.paging import Page, paged
 from iothub_tenants.accounts.plain import plain
 
 command = noun(
@@ -27,14 +28,15 @@ _LIMITS = ("limits", "inherited")
 
 
 @verb(command, "list")
-def list_all(app: App) -> None:
+@paged("name")
+def list_all(app: App, page: Page) -> None:
     """List all plans.
 
     Example:
       iothub --data-dir ./hub plan list
     """
     rows = [_row(plan) for plan in accounts.plans.list_all(app.store())]
-    app.rows(rows, "name", "parent", "tenants", "weight", "created")
+    page.show(app, page.by_name(rows), "name", "parent", "tenants", "weight", "created")
 
 
 @verb(command, "show")

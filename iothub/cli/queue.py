@@ -13,6 +13,7 @@ from iothub.admin.hub_rows import AnyJson, queue_limits, queue_row, queued_messa
 from iothub.cli import audit, output
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.numbers import WholeNumber
+from iothub.cli.paging import LIMIT, after
 from iothub.records.admin_commands import Verb, messages_in
 
 command = noun("queue", "Virtual queues: the messages that wait for persistent sessions.")
@@ -21,8 +22,8 @@ _PAYLOAD_SHOWN = 60  # characters in a table; JSON has all of it
 
 @verb(command, "list")
 @click.argument("tenant")
-@click.option("--limit", type=WholeNumber(1), default=1000, show_default=True, help="Maximum number of rows.")
-@click.option("--after", default="", help="Start after this client id (the last one of the previous page).")
+@LIMIT
+@after("client id")
 def list_all(app: App, tenant: str, limit: int, after: str) -> None:
     """List the queues of a tenant by client id, each with its driver. The hub must run.
 

@@ -17,6 +17,7 @@ from iothub.cli.app import App, noun, verb
 from iothub.cli.files import NamedPath, opened_lines
 from iothub.cli.limits import LimitsCommand, words_of
 from iothub.cli.output import Row, counted
+from iothub.cli.paging import WHOLE, Page, paged
 from iothub.records.admin_commands import Verb
 from iothub_services.quota.grammar import parse_name
 from iothub_tenants.accounts.plain import plain
@@ -38,14 +39,15 @@ DEVICE = click.option("--device", help="Limits of this device, not of the whole 
 @verb(command, "list")
 @click.argument("tenant")
 @DEVICE
-def list_all(app: App, tenant: str, device: str | None) -> None:
+@paged("DEVICE/NAME")
+def list_all(app: App, tenant: str, device: str | None, page: Page) -> None:
     """List the limits set for a tenant and its devices, without those of the plan (`quota show` has all).
 
     Example:
       iothub --data-dir ./hub quota list acme
     """
     rows = [plain(override) for override in accounts.quotas.list_all(app.store(), tenant, device)]
-    _show(app, rows, "name", "limits", "device")
+    _show(app, page.by_place(rows, _place), "name", "limits", "device", page=page)
 
 
 @verb(command, "show")
@@ -152,12 +154,18 @@ def _set_lines(app: App, tenant: str, file: Path, *, is_dry_run: bool) -> None:
         app.done(f"set {number}", record)
 
 
-def _show(app: App, rows: Sequence[Row], *columns: str) -> None:
+def _place(row: Row) -> str:
+    """Return `dev1/connections`; of the tenant's own limits without a device."""
+    return f"{row['device']}/{row['name']}"
+
+
+def _show(app: App, rows: Sequence[Row], *columns: str, page: Page = WHOLE) -> None:
     """Print limits: as an object in JSON, else just the value, for the name has its own column. Add a note if they do not hold fully."""
     if app.form in {"json", "jsonl"}:
-        app.rows([with_values(row) for row in rows], *columns)
+        written = [with_values(row) for row in rows]
     else:
-        app.rows([{**row, "limits": words_of(str(row["limits"])), "origin": _origin(row)} for row in rows], *columns)
+        written = [{**row, "limits": words_of(str(row["limits"])), "origin": _origin(row)} for row in rows]
+    page.show(app, written, *columns, place=_place)
     note = _note(app)
     if note:
         app.say(f"iothub: note: limits are {note}")

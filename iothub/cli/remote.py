@@ -139,6 +139,10 @@ def _list(path: str, query: Callable[[Given], Given] = lambda _given: {}) -> _Ca
     return _Call("GET", path, query=query, is_list=True)
 
 
+def _page(path: str) -> _Doing:
+    return lambda api, given: api.page(filled(path, given), given["limit"], given["after"]).rows
+
+
 def _act(path: str) -> _Call:
     return _Call("POST", path)
 
@@ -438,7 +442,6 @@ _MEMBER = "/tenants/{tenant}/groups/{group}/devices/{device}"
 _RULES, _BANS, _ISSUER = "/tenants/{tenant}/acl-rules", "/tenants/{tenant}/bans", "/tenants/{tenant}/token-issuers"
 
 _CALLS: Mapping[str, _Call] = {
-    "tenants.list_all": _list("/tenants"),
     "tenants.show": _get(_TENANT),
     "tenants.create_tenant": _Call(
         "POST",
@@ -525,6 +528,8 @@ _CALLS: Mapping[str, _Call] = {
 }
 
 _OTHER: Mapping[str, Callable[[RemoteApi, Given], Any]] = {
+    "tenants.page": _page("/tenants"),
+    "devices.page": _page("/tenants/{tenant}/devices"),
     "acl_rules.list_all": _rules,
     "acl_rules.remove": _remove_rule,
     "acl_rules.remove_matching": _remove_rules,

@@ -11,7 +11,7 @@ from iothub.admin.hub_rows import retained_message, retained_row
 from iothub.base.errors import ConfigError, NotFoundError
 from iothub.cli import audit, output
 from iothub.cli.app import TIMEOUT, App, destroying_verb, noun, verb
-from iothub.cli.numbers import WholeNumber
+from iothub.cli.paging import LIMIT, after
 from iothub.cli.progress import Progress
 from iothub.records.admin_commands import Verb, messages_in
 from iothub.records.message import decode_message
@@ -22,8 +22,8 @@ command = noun("retain", "Retained messages: the last message of a topic, kept f
 @verb(command, "list")
 @click.argument("tenant")
 @click.option("--filter", "topic_filter", default="#", help="Only topics that match this Topic Filter.")
-@click.option("--limit", type=WholeNumber(1), default=1000, show_default=True, help="Maximum number of rows.")
-@click.option("--after", default="", help="Start after this topic (the last one of the previous page).")
+@LIMIT
+@after("topic")
 def list_all(app: App, tenant: str, topic_filter: str, limit: int, after: str) -> None:
     """List the topics of a tenant that have a retained message, sorted. The hub must run.
 

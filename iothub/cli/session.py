@@ -10,7 +10,7 @@ import click
 from iothub.admin.hub_rows import session_facts, session_row, subscription_row
 from iothub.cli import audit, output
 from iothub.cli.app import App, destroying_verb, noun, verb
-from iothub.cli.numbers import WholeNumber
+from iothub.cli.paging import LIMIT, after
 from iothub.records.admin_commands import Verb
 
 command = noun("session", "Persistent sessions: they outlive their connection and queue messages meanwhile.")
@@ -18,8 +18,8 @@ command = noun("session", "Persistent sessions: they outlive their connection an
 
 @verb(command, "list")
 @click.argument("tenant")
-@click.option("--limit", type=WholeNumber(1), default=1000, show_default=True, help="Maximum number of rows.")
-@click.option("--after", default="", help="Start after this client id (the last one of the previous page).")
+@LIMIT
+@after("client id")
 def list_all(app: App, tenant: str, limit: int, after: str) -> None:
     """List the persistent sessions of a tenant by client id. The hub must run.
 

@@ -14,6 +14,7 @@ from iothub.cli import accounts, stream_topics
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.numbers import WholeNumber
+from iothub.cli.paging import Page, paged
 from iothub.records.admin_commands import Verb
 from iothub_services.streams.port import Direction, Stream, refused_topic, topic_name
 
@@ -24,13 +25,15 @@ _ASK_TIMEOUT_S = 3.0
 
 @verb(command, "list")
 @click.argument("tenant")
-def list_all(app: App, tenant: str) -> None:
+@paged("name")
+def list_all(app: App, tenant: str, page: Page) -> None:
     """List the streams of a tenant.
 
     Example:
       iothub --data-dir ./hub stream list acme
     """
-    app.rows(accounts.stream_topics.rows(app.store(), app.loaded.config, tenant), *COLUMNS)
+    found = accounts.stream_topics.rows(app.store(), app.loaded.config, tenant)
+    page.show(app, page.by_name(found), *COLUMNS)
 
 
 @verb(command, "show")

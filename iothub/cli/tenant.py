@@ -16,6 +16,7 @@ from iothub.base.errors import ConfigError
 from iothub.cli import account_verbs, accounts, deletion, output
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.files import DASH, NamedPath, read_json, require_free, write_secret_file
+from iothub.cli.paging import Page, paged
 from iothub_tenants.accounts.plain import plain
 
 if TYPE_CHECKING:
@@ -26,13 +27,16 @@ COLUMNS = ("name", "state", "plan", "is_protected", "client_id_policy", "created
 
 
 @verb(command, "list")
-def list_all(app: App) -> None:
-    """List all tenants.
+@paged("name")
+def list_all(app: App, page: Page) -> None:
+    """List the tenants by name.
 
-    Example:
+    Examples:
       iothub --data-dir ./hub tenant list -o json
+      iothub --data-dir ./hub tenant list --limit 100 --after acme
     """
-    app.rows([plain(tenant) for tenant in accounts.tenants.list_all(app.store())], *COLUMNS)
+    found = accounts.tenants.page(app.store(), page.after, page.to_read)
+    page.show(app, [plain(tenant) for tenant in found], *COLUMNS)
 
 
 @verb(command, "show")

@@ -13,6 +13,7 @@ import click
 from iothub.base.errors import ConfigError, UnavailableError
 from iothub.cli import accounts, output
 from iothub.cli.app import App, destroying_verb, noun, verb
+from iothub.cli.paging import Page, paged
 from iothub_tenants.accounts.plain import plain
 
 if TYPE_CHECKING:
@@ -36,13 +37,15 @@ def _events(function: C) -> C:
 
 @verb(command, "list")
 @_tenant
-def list_all(app: App, tenant: str | None) -> None:
+@paged("name")
+def list_all(app: App, tenant: str | None, page: Page) -> None:
     """List the webhooks of a tenant, or those of the platform.
 
     Example:
       iothub --data-dir ./hub webhook list --tenant acme
     """
-    app.rows([plain(found) for found in accounts.webhooks.list_all(app.store(), tenant)], *COLUMNS)
+    found = accounts.webhooks.list_all(app.store(), tenant)
+    page.show(app, page.by_name([plain(webhook) for webhook in found]), *COLUMNS)
 
 
 @verb(command, "show")

@@ -519,7 +519,7 @@ def test_defect_is_one_line_with_a_hint(cli: Cli, monkeypatch: pytest.MonkeyPatc
     def fail(*_arguments: object, **_options: object) -> None:
         raise KeyError("a\nb")
 
-    monkeypatch.setattr("iothub_tenants.accounts.tenants.list_all", fail)
+    monkeypatch.setattr("iothub_tenants.accounts.tenants.page", fail)
 
     result = cli("tenant", "list", code=1)
     assert result.err.count("\n") == 1
@@ -533,7 +533,7 @@ def test_interruption_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     def interrupt(*_arguments: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("iothub_tenants.accounts.tenants.list_all", interrupt)
+    monkeypatch.setattr("iothub_tenants.accounts.tenants.page", interrupt)
 
     assert cli("tenant", "list", code=130).err.strip() == "iothub: interrupted; nothing more was changed"
 
@@ -542,7 +542,7 @@ def test_unavailable_database_is_seven(cli: Cli, monkeypatch: pytest.MonkeyPatch
     def fail(*_arguments: object, **_options: object) -> None:
         raise UnavailableError("the disk is gone; bring it back")
 
-    monkeypatch.setattr("iothub_tenants.accounts.tenants.list_all", fail)
+    monkeypatch.setattr("iothub_tenants.accounts.tenants.page", fail)
 
     assert cli("tenant", "list", code=7).err == "iothub: the disk is gone; bring it back\n"
 

@@ -186,6 +186,7 @@ def test_accounts_are_changed_there_as_here(both: Both) -> None:
         tenant delete other --confirm other
         tenant unprotect other
         tenant list -o json
+        tenant list --limit 1
         device create acme dev2 --jwt -o json
         device create acme dev1
         device create nobody dev1
@@ -205,11 +206,14 @@ def test_accounts_are_changed_there_as_here(both: Both) -> None:
         group show acme sensors
         device list acme -o json
         device list nobody
+        device list acme --limit 1
+        device list acme --limit 1 --after dev1 -o json
         acl allow acme @sensors both a/# -o json
         acl deny acme dev1 publish a/b
         acl deny acme nothing publish a/b
         acl list acme -o json
         acl list acme dev1
+        acl list acme --limit 1
         acl test acme dev1 publish a/b -o json
         acl test acme dev1 publish a/c
         acl remove acme 2
@@ -224,6 +228,7 @@ def test_accounts_are_changed_there_as_here(both: Both) -> None:
         quota set acme nobodys=5
         quota list acme -o json
         quota list acme --device dev1
+        quota list acme --limit 1
         quota show acme -o json
         quota show acme --device dev1
         quota explain acme connections
