@@ -78,7 +78,8 @@ def create(app: App, name: str, url: str, tenant: str | None, events: tuple[str,
       iothub --data-dir ./hub webhook create pager https://hooks.example.com/iothub --tenant acme --event 'client/*'
       iothub --data-dir ./hub webhook create ops https://hooks.example.com/ops --event 'alarm/*'
     """
-    made = accounts.webhooks.create(app.store(), tenant, name, url, events or ("*",))
+    networks = app.loaded.config.webhooks.allow_networks
+    made = accounts.webhooks.create(app.store(), tenant, name, url, events or ("*",), networks=networks)
     _show_secret(app, f"created webhook {name}", made)
 
 
@@ -99,7 +100,9 @@ def update(
     if url is None and not events and is_enabled is None:
         raise ConfigError("nothing to change: expected --url, --event, --enable or --disable")
     changes = accounts.webhooks.Changes(url, events or None, is_enabled)
-    app.done(f"updated webhook {name}", plain(accounts.webhooks.change(app.store(), tenant, name, changes)))
+    networks = app.loaded.config.webhooks.allow_networks
+    changed = accounts.webhooks.change(app.store(), tenant, name, changes, networks=networks)
+    app.done(f"updated webhook {name}", plain(changed))
 
 
 @verb(command, "rotate")

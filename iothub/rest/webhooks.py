@@ -7,6 +7,7 @@ from threading import BoundedSemaphore
 from fastapi import Response
 
 from iothub.admin.webhooks import send_test
+from iothub.base.units import Network
 from iothub.rest import answers, models
 from iothub.rest.answers import Page
 from iothub.rest.caller import Caller
@@ -131,7 +132,7 @@ def _list(call: Caller, tenant: str | None, page: answers.Asked) -> Response:
 def _create(
     call: Caller, tenant: str | None, body: models.NewWebhook | models.NewTenantWebhook, place: str
 ) -> Response:
-    made = webhooks.create(call.store, tenant, body.name, body.url, body.events)
+    made = webhooks.create(call.store, tenant, body.name, body.url, body.events, networks=_networks(call))
     return answers.created(_with_secret(made), f"{place}/{body.name}")
 
 
@@ -143,7 +144,11 @@ def _change(
     call: Caller, tenant: str | None, name: str, body: models.WebhookChanges | models.TenantWebhookChanges
 ) -> Response:
     changes = webhooks.Changes(body.url, body.events, body.is_enabled)
-    return answers.shown(plain(webhooks.change(call.store, tenant, name, changes)))
+    return answers.shown(plain(webhooks.change(call.store, tenant, name, changes, networks=_networks(call))))
+
+
+def _networks(call: Caller) -> tuple[Network, ...]:
+    return call.settings.webhooks.allow_networks
 
 
 def _test(call: Caller, tenant: str | None, name: str) -> Response:

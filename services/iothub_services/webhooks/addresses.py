@@ -7,12 +7,15 @@ nowhere else.
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from iothub.base.errors import ConfigError, DeniedError
 from iothub.base.units import Network
+
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 MOST_CHARACTERS = 1024
 _PORTS = {"http": 80, "https": 443}
@@ -67,18 +70,47 @@ def checked_addresses(found: Sequence[str], allowed: Sequence[Network]) -> list[
     """Return the addresses of a host. Raises DeniedError: one of them is neither public nor allowed, so the name is not trusted."""
     for text in found:
         address = ipaddress.ip_address(text.partition("%")[0])
-        mapped = getattr(address, "ipv4_mapped", None)
-        address = mapped or address
-        if not _is_public(address) and not any(_contains(network, address) for network in allowed):
-            raise DeniedError(f"the address {address} is not public; webhooks.allow_networks does not have it")
+        if not _is_allowed(address, allowed):
+            raise DeniedError(_refusal(address))
     return list(found)
 
 
-def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+def refuse_literal(place: Place, allowed: Sequence[Network]) -> None:
+    """Raise ConfigError if the host is an address, and not one to which requests are sent. Where a name leads is known at the attempt."""
+    address = _literal(place.host)
+    if address is not None and not _is_allowed(address, allowed):
+        raise ConfigError(f"the URL cannot be used: {_refusal(address)}")
+
+
+def _literal(host: str) -> _Address | None:
+    """Return the address that a host is, in whatever notation it would be connected to: `127.1` is one, too."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        pass
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host))
+    except OSError:
+        return None
+
+
+def _refusal(address: _Address) -> str:
+    return (
+        f"the address {address} is not public; expected a public one, "
+        "or one in a network that the operator has put into the setting webhooks.allow_networks"
+    )
+
+
+def _is_allowed(address: _Address, allowed: Sequence[Network]) -> bool:
+    address = getattr(address, "ipv4_mapped", None) or address
+    return _is_public(address) or any(_contains(network, address) for network in allowed)
+
+
+def _is_public(address: _Address) -> bool:
     if not address.is_global or address.is_multicast or any(_contains(network, address) for network in _SPECIAL):
         return False
     return address.version == 4 or address in _PUBLIC_V6
 
 
-def _contains(network: Network, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+def _contains(network: Network, address: _Address) -> bool:
     return network.version == address.version and address in network

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, or_, select, update
 
 from iothub.base.errors import ConfigError, ConflictError, NotFoundError, TenantLimitError
+from iothub.base.units import Network
 from iothub.records.tenant_events import TENANT_WANTED, WANTED
 from iothub_services.auth.port import TenantState
 from iothub_services.webhooks import signing
-from iothub_services.webhooks.addresses import place_of
+from iothub_services.webhooks.addresses import place_of, refuse_literal
 from iothub_services.webhooks.port import PLATFORM, Attempt, Target
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
@@ -72,18 +73,26 @@ class ShownAttempt:
     detail: str
 
 
-def create(store: AccountStore, tenant: str | None, name: str, url: str, events: Sequence[str] = ("*",)) -> NewWebhook:
-    """Make a webhook; running hubs use it within a second.
+def create(
+    store: AccountStore,
+    tenant: str | None,
+    name: str,
+    url: str,
+    events: Sequence[str] = ("*",),
+    *,
+    networks: Sequence[Network] = (),
+) -> NewWebhook:
+    """Make a webhook; running hubs use it within a second. `networks`: private ones that it may lead to.
 
     Raises:
-        ConfigError: name, URL or an event is malformed.
+        ConfigError: name, URL or an event is malformed, or the URL has an address that it may not lead to.
         NotFoundError: no such tenant.
         ConflictError: there is a webhook of this name, or the tenant is being deleted.
         TenantLimitError: there are as many as there may be.
     """
     check_webhook_name(name)
     _require_pepper(store)
-    values = _checked(Changes(url, events), tenant)
+    values = _checked(Changes(url, events), tenant, networks)
     salt = signing.new_salt()
     with store.write() as writer:
         owner = _owner(writer.connection, tenant, is_changed=True)
@@ -123,9 +132,15 @@ def attempts(store: AccountStore, tenant: str | None, name: str) -> list[ShownAt
         return [ShownAttempt(**{name: value for name, value in row.items() if name != "webhook_id"}) for row in rows]
 
 
-def change(store: AccountStore, tenant: str | None, name: str, changes: Changes) -> Webhook:
-    """Change what is given. What waits for a webhook that is disabled is dropped. Raises NotFoundError, ConflictError, ConfigError."""
-    return _change(store, tenant, name, _checked(changes, tenant))
+def change(
+    store: AccountStore, tenant: str | None, name: str, changes: Changes, *, networks: Sequence[Network] = ()
+) -> Webhook:
+    """Change what is given, as `create`. What waits for a webhook that is disabled is dropped.
+
+    Raises:
+        NotFoundError, ConflictError, ConfigError: As there.
+    """
+    return _change(store, tenant, name, _checked(changes, tenant, networks))
 
 
 def rotate(store: AccountStore, tenant: str | None, name: str) -> NewWebhook:
@@ -221,10 +236,10 @@ def _change(store: AccountStore, tenant: str | None, name: str, values: dict[str
         return made
 
 
-def _checked(changes: Changes, tenant: str | None) -> dict[str, object]:
+def _checked(changes: Changes, tenant: str | None, networks: Sequence[Network]) -> dict[str, object]:
     values: dict[str, object] = {}
     if changes.url is not None:
-        place_of(changes.url)
+        refuse_literal(place_of(changes.url), networks)
         values["url"] = changes.url
     if changes.events is not None:
         values["events"] = _checked_events(changes.events, tenant)

@@ -48,6 +48,21 @@ def test_each_mistake_says_what_is_expected(acme: Cli) -> None:
 
 
 def test_a_test_that_is_not_delivered_says_why(acme: Cli) -> None:
-    acme("webhook", "create", "pager", "http://127.0.0.1:1/")
+    acme("webhook", "create", "pager", "http://localhost:1/")
 
     assert "not public" in acme("webhook", "test", "pager", code=7).err
+
+
+def test_private_address_is_refused_unless_the_settings_allow_its_network(acme: Cli) -> None:
+    """With the reason and the setting; a name is judged when it is looked up."""
+    acme("webhook", "create", "pager", URL)
+    for words in (("create", "inner", "http://10.0.0.1/x"), ("update", "pager", "--url", "http://10.0.0.1/x")):
+        assert acme("webhook", *words, code=2).err == (
+            "iothub: the URL cannot be used: the address 10.0.0.1 is not public; expected a public one, "
+            "or one in a network that the operator has put into the setting webhooks.allow_networks\n"
+        )
+
+    with (acme.data_dir / "iothub.toml").open("a") as file:
+        file.write('\n[webhooks]\nallow_networks = ["10.0.0.0/8"]\n')
+    acme("webhook", "create", "inner", "http://10.0.0.1/x")
+    acme("webhook", "update", "pager", "--url", "http://10.0.0.2/x")

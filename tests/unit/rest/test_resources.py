@@ -522,9 +522,20 @@ def test_webhooks_are_tested_two_at_a_time(api: Api, monkeypatch: pytest.MonkeyP
 
 
 def test_webhook_to_a_private_address_is_tested_and_refused(api: Api) -> None:
-    api.post("/tenants/acme/webhooks", {"name": "pager", "url": "http://127.0.0.1:1/"})
+    api.post("/tenants/acme/webhooks", {"name": "pager", "url": "http://localhost:1/"})
 
     found = api.post("/tenants/acme/webhooks/pager:test").json
 
     assert (found["is_delivered"], found["status"]) == (False, 0)
     assert "not public" in found["detail"]
+
+
+@pytest.mark.parametrize("path", ["/webhooks", "/tenants/acme/webhooks"])
+def test_webhook_with_a_private_address_is_neither_made_nor_changed(api: Api, path: str) -> None:
+    api.post(path, {"name": "pager", "url": "https://hooks.example.com/"})
+    for answer in (
+        api.post(path, {"name": "inner", "url": "http://[::1]/"}),
+        api("PATCH", f"{path}/pager", {"url": "http://[::1]/"}),
+    ):
+        assert (answer.status, answer.code) == (422, "invalid")
+        assert "the address ::1 is not public; expected a public one" in answer.json["detail"]

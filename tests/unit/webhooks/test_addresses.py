@@ -7,7 +7,7 @@ import ipaddress
 import pytest
 
 from iothub.base.errors import ConfigError, DeniedError
-from iothub_services.webhooks.addresses import Place, checked_addresses, place_of
+from iothub_services.webhooks.addresses import Place, checked_addresses, place_of, refuse_literal
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,29 @@ def test_a_url_is_taken_apart(url: str, place: Place, host: str) -> None:
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="URL"):
         place_of(url)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f.1",
+        "10.0.0.1",
+        "169.254.169.254",
+        "[::1]",
+        "[fe80::1]",
+        "[::ffff:10.0.0.1]",
+    ],
+)
+def test_private_address_in_a_url_is_refused_in_every_notation(host: str) -> None:
+    place = place_of(f"http://{host}:8080/x")
+
+    with pytest.raises(ConfigError, match=r"is not public; expected .* the setting webhooks\.allow_networks"):
+        refuse_literal(place, ())
+
+
+@pytest.mark.parametrize("host", ["93.184.216.34", "[2606:2800:220:1::1]", "10.1.2.3", "localhost", "inner.example"])
+def test_public_and_allowed_addresses_and_names_are_not_refused_beforehand(host: str) -> None:
+    refuse_literal(place_of(f"http://{host}/"), (ipaddress.ip_network("10.1.0.0/16"),))
