@@ -145,14 +145,13 @@ class RemoteApi:
     def _refusal(self, reply: Reply) -> IotHubError:
         try:
             problem = json.loads(reply.body)
-            code, text = str(problem["code"]), str(problem.get("with_commands") or problem["detail"])
+            text = str(problem.get("with_commands") or problem["detail"])
         except (ValueError, KeyError, TypeError, AttributeError):
             return UnavailableError(f"{self._where()} answers {reply.status}: is this the address of the API?")
         if reply.status == 401:
             text = f"{self._where()} does not accept the key: it is disabled, or another one ({self._context.key_from})"
         error = _KINDS.get(reply.status, IotHubError)(printable(text))
-        if code != "invalid" or len(problem.get("errors", ())) > 1:
-            error.details = tuple(_detail(each) for each in problem.get("errors", ()))
+        error.details = tuple(line for line in map(_detail, problem.get("errors", ())) if line not in text)
         return error
 
     def _where(self) -> str:

@@ -202,10 +202,13 @@ def _invalid(_request: Request, error: RequestValidationError) -> Response:
         return response_of(ProblemError(Code.MALFORMED_JSON, "the body is not JSON"))
     seen = dict.fromkeys((_place(each["loc"]), sentence_of(each)) for each in found[:50])  # once, not for each kind
     errors = [{"field": field, "detail": detail} for field, detail in seen]
-    first = errors[0] if errors else {"field": "body", "detail": "not valid"}
-    return response_of(ProblemError(Code.INVALID, f"{first['field']}: {first['detail']}", errors=errors))
+    named = [f"{field}: {detail}" for field, detail in seen][:_NAMED] or ["body: not valid"]
+    more = len(errors) - len(named)
+    text = "; ".join([*named, f"and {more} more"] if more > 0 else named)
+    return response_of(ProblemError(Code.INVALID, text, errors=errors))
 
 
+_NAMED = 5  # fields in one sentence; `errors` has all
 _KINDS = frozenset(
     {role.value for role in Role} | {name for name, each in vars(models).items() if isinstance(each, type)}
 )

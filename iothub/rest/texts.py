@@ -68,4 +68,6 @@ def sentence_of(error: Any) -> str:
         return EXPECTED.get(error["ctx"]["pattern"], "not valid")
     if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
         return "expected an object"
+    if error["type"] == "extra_forbidden":
+        return "unknown field"
     return str(error["ctx"]["error"] if error["type"] == "value_error" else error["msg"])

@@ -72,6 +72,20 @@ def test_what_was_sent_is_not_sent_back(api: Api) -> None:
     assert b"geheim" not in answer.body
 
 
+def test_every_wrong_field_is_named_in_the_sentence(api: Api) -> None:
+    """A typing error is an unknown field, and one that is missing: whoever reads the first alone looks for the wrong one."""
+    answer = api.post("/tenants", {"nme": "t1"})
+
+    assert answer.json["detail"] == "body.name: Field required; body.nme: unknown field"
+
+
+def test_sentence_of_many_wrong_fields_ends(api: Api) -> None:
+    answer = api.post("/tenants", {f"x{number}": 1 for number in range(9)})
+
+    assert answer.json["detail"].endswith("body.x3: unknown field; and 5 more")
+    assert len(answer.json["errors"]) == 10
+
+
 def test_body_of_another_kind_is_refused(api: Api) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "", "application/jsonx"):
         answer = api("POST", "/tenants", raw=b'{"name": "t1"}', headers={"Content-Type": kind})
