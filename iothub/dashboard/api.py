@@ -160,7 +160,7 @@ def _refusal(answer: httpx.Response) -> RefusalError:
     try:
         found = answer.json()
         detail, errors = str(found["detail"]), tuple(_error(each) for each in found.get("errors") or ())
-        if detail.startswith("body.") and errors and detail.endswith(errors[0]):  # the first one alone
+        if errors and errors[0] in detail:  # of fields: it names the first ones, one after the other
             detail, *others = errors
             errors = tuple(others)
         return RefusalError(answer.status_code, str(found["code"]), detail, errors[:_MOST_ERRORS])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import doctest
 from types import ModuleType
 
+import httpx
 import pytest
 
 from iothub.dashboard import api, export, exposition, limits, login, parts, table, units
@@ -22,3 +23,13 @@ def test_examples(module: ModuleType) -> None:
 
     assert found.attempted > 0
     assert found.failed == 0
+
+
+def test_wrong_fields_of_a_form_are_each_said_once() -> None:
+    """The API names them in its sentence, too."""
+    fields = [{"field": "body.name", "detail": "Field required"}, {"field": "body.nme", "detail": "unknown field"}]
+    sentence = "body.name: Field required; body.nme: unknown field"
+
+    refusal = api._refusal(httpx.Response(422, json={"code": "invalid", "detail": sentence, "errors": fields}))
+
+    assert (refusal.detail, refusal.errors) == ("name: Field required", ("nme: unknown field",))
