@@ -25,8 +25,14 @@ class Danger(Enum):
 
 @contextmanager
 def dialog(title: str, *, wide: bool = False) -> Iterator[ui.dialog]:
-    """Draw a dialogue, which is gone when it closes; what is drawn inside stands below its title."""
-    with ui.dialog() as made, ui.card().classes(f"io-dialog{' io-dialog-wide' if wide else ''}"):
+    """Draw a dialogue, which is gone when it closes; what is drawn inside stands below its title.
+
+    It comes and goes at once: Quasar gives it the focus when its transition has ended, and what somebody types before that is lost.
+    """
+    with (
+        ui.dialog().props("transition-duration=0") as made,
+        ui.card().classes(f"io-dialog{' io-dialog-wide' if wide else ''}"),
+    ):
         ui.label(title).props("role=heading aria-level=2").classes("io-title")
         yield made
     made.on("hide", made.delete)

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nicegui import ui
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from iothub.dashboard.api import RefusalError
 
+F = TypeVar("F", bound=ui.input)
 _HINTS = {
     "forbidden": "Ask a platform administrator for a role that has it.",
     "not_found": "It may have been deleted meanwhile: go back to the list.",
@@ -166,6 +167,24 @@ def command_line(text: str) -> None:
         with ui.element("code"):
             ui.label(text)
         copy_button(text)
+
+
+def field(label: str, given: dict[str, Any], name: str, props: str = "") -> ui.input:
+    """Draw a field for `given[name]`, which keeps what is typed as soon as the field is there.
+
+    It is made with its value: one that gets it afterwards is told so in a message of its own, which would take back what is typed before.
+    """
+    return _bound(ui.input(label, value=given[name]), given, name, props)
+
+
+def text_area(label: str, given: dict[str, Any], name: str, props: str = "") -> ui.textarea:
+    """Draw a field of several lines, as `field`."""
+    return _bound(ui.textarea(label, value=given[name]), given, name, props)
+
+
+def _bound(made: F, given: dict[str, Any], name: str, props: str) -> F:
+    made.props(f"outlined dense {props}").bind_value(given, name)
+    return made
 
 
 def file_field(what: str, accept: str, most_bytes: int, on_upload: Callable[[UploadEventArguments], object]) -> None:

@@ -23,8 +23,8 @@ async def ask(view: View) -> None:
 
     def draw() -> None:
         ui.label("No access rule is asked; the limits of the tenant hold.").classes("io-soft")
-        ui.input("Topic").props("outlined dense autofocus").bind_value(given, "topic")
-        ui.textarea("Payload").props("outlined dense autogrow").bind_value(given, "payload")
+        parts.field("Topic", given, "topic", "autofocus")
+        parts.text_area("Payload", given, "payload", "autogrow")
         ui.select([0, 1, 2], label="QoS").props("outlined dense options-dense").bind_value(given, "qos")
         expiry = ui.number("Message Expiry Interval (s)", min=0, precision=0).props("outlined dense")
         expiry.props["hint"] = "empty: it does not expire"

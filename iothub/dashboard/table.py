@@ -1,10 +1,11 @@
 """A table of a list of REST: a page at a time from the server, filtered there, and as a whole in CSV.
 
-Knows no resource. Rows reach the browser as texts; one template, which no data takes part in, draws them all.
+Knows no resource. Rows reach the browser as texts; one component, `static/rows.js`, draws them all.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,21 +22,6 @@ from iothub.dashboard.units import NOTHING
 NOT_FOUND = 404
 ROWS = 50
 CSV_ROWS = 1000
-_ROW = r"""
-<q-tr :props="props">
-  <q-td v-for="cell in props.row.cells" :class="cell.c">
-    <a v-if="cell.h" :href="cell.h">{{ cell.t }}</a>
-    <span v-else-if="cell.b" :class="'io-badge io-badge-' + cell.b">{{ cell.t }}</span>
-    <div v-else-if="cell.p != null" class="io-meter"><span>{{ cell.t }}</span>
-      <div :class="'io-bar io-bar-' + cell.m"><div :style="{width: cell.p + '%'}"></div></div></div>
-    <span v-else :title="cell.t">{{ cell.t }}</span>
-  </q-td>
-  <q-td v-if="props.row.acts.length || props.row.has" class="io-acts">
-    <q-btn v-for="act in props.row.acts" flat dense round size="sm" :icon="act.icon" :aria-label="act.label" :title="act.label"
-      @click="$parent.$emit('act', [props.row.k, act.n])" />
-  </q-td>
-</q-tr>
-"""
 
 
 def text(value: object) -> str:
@@ -131,6 +117,7 @@ class Table:
         self._fetch = fetch
         self._before: list[str] = []  # the pages that lie before this one
         self._page = Page([], "")
+        self._shown: dict[str, Json] = {}
         self._here = ""
         self._draw(hint)
 
@@ -183,10 +170,8 @@ class Table:
                 if self._path:
                     self._csv = ui.link("CSV", self._csv_target()).classes("io-csv")
                     self._csv.props('download title="All rows as CSV"')
-            self._table = ui.table(columns=[*self._headers()], rows=[], row_key="k").classes("io-rows")
-            self._table.props("flat dense wrap-cells separator=horizontal")
-            self._table.add_slot("body", _ROW)
-            self._table.add_slot("no-data", "")
+            self._table = _Rows()
+            self._table.props["columns"] = self._headers()
             self._table.on("act", self._act)
             self._nothing = ui.element("div")
             with self._nothing:
@@ -218,8 +203,9 @@ class Table:
         return made
 
     def _show(self) -> None:
-        rows = [self._row(number, row) for number, row in enumerate(self._page.items)]
-        self._table.rows = rows
+        self._shown = _by_key(self._page.items)
+        rows = [self._row(key, row) for key, row in self._shown.items()]
+        self._table.props["rows"] = rows
         is_filtered = self._is_filter and any(value is not None for value in self._query.values())
         self._table.set_visibility(bool(rows))
         self._nothing.set_visibility(not rows and not is_filtered)
@@ -236,7 +222,7 @@ class Table:
             self._csv.set_visibility(bool(rows))
             self._csv.props["href"] = self._csv_target()
 
-    def _row(self, number: int, row: Json) -> dict[str, object]:
+    def _row(self, key: str, row: Json) -> dict[str, object]:
         """Return what the template draws. Tuples: NiceGUI would watch each list and dict in it for changes, which costs more than the page."""
         acts = tuple(
             {"n": index, "icon": action.icon, "label": action.label}
@@ -244,7 +230,7 @@ class Table:
             if action.when(row)
         )
         return {
-            "k": number,
+            "k": key,
             "cells": tuple(column.cell(row) for column in self._columns),
             "acts": acts,
             "has": bool(self._actions),
@@ -296,6 +282,29 @@ class Table:
         await self.filter(**{self._search: given or None})
 
     async def _act(self, event: events.GenericEventArguments) -> None:
-        number, index = (int(each) for each in event.args[:2])
-        if 0 <= number < len(self._page.items) and 0 <= index < len(self._actions):
-            await self._actions[index].run(self._page.items[number])
+        """Run an action of a row; one that has changed since it was shown is shown again, and nothing is done."""
+        key, index = str(event.args[0]), int(event.args[1])
+        row = self._shown.get(key)
+        if row is None:
+            parts.notify("This row has changed meanwhile: look at it again.", "warning")
+        elif 0 <= index < len(self._actions):
+            await self._actions[index].run(row)
+
+
+class _Rows(ui.element, component="static/rows.js"):
+    """The rows, as the browser draws them."""
+
+
+def _by_key(rows: Sequence[Json]) -> dict[str, Json]:
+    """Return rows by a key that stands for their content, so that a click on one never reaches another that has taken its place.
+
+    >>> [*_by_key([{"name": "a"}, {"name": "b"}])] == [*_by_key([{"name": "a"}, {"name": "b"}])]
+    True
+    >>> len(_by_key([{"name": "a"}, {"name": "a"}]))
+    2
+    """
+    keyed: dict[str, Json] = {}
+    for row in rows:
+        digest = hashlib.blake2b(repr(row).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        keyed[digest if digest not in keyed else f"{digest}-{len(keyed)}"] = row
+    return keyed

@@ -54,7 +54,6 @@ def _password(view: View) -> None:
     with ui.element("form").classes("io-form").on("submit.prevent", send):
         ui.label("All logins of yours end, this one, too: log in with the new password.").classes("io-soft")
         for name, label in _FIELDS.items():
-            field = ui.input(label).props(f"outlined dense type=password autocomplete={_COMPLETE[name]}")
-            field.bind_value(given, name)
+            parts.field(label, given, name, f"type=password autocomplete={_COMPLETE[name]}")
         with ui.row().classes("io-buttons"):
             ui.button("Change the password").props("unelevated no-caps type=submit")

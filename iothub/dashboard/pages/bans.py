@@ -82,9 +82,9 @@ async def _add(view: View, table: Table) -> None:
     def draw() -> None:
         kinds = {"device": "Device", "client_id": "Client id", "address": "Address or network"}
         ui.select(kinds, label="Kind").props("outlined dense options-dense").bind_value(given, "kind")
-        ui.input("Who").props("outlined dense autofocus").bind_value(given, "value")
+        parts.field("Who", given, "value", "autofocus")
         ui.select(_TIMES, label="For").props("outlined dense options-dense").bind_value(given, "for_s")
-        ui.input("Reason").props("outlined dense").bind_value(given, "reason")
+        parts.field("Reason", given, "reason")
 
     async def send() -> object | None:
         body = {name: value for name, value in given.items() if value is not None}

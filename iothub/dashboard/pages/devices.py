@@ -162,12 +162,8 @@ async def _create(view: View, table: Table) -> None:
     groups = [str(row["name"]) for row in (await view.api.page(f"{view.tenant_path}/groups", limit=1000)).items]
 
     def draw() -> None:
-        ui.input("Name").props("outlined dense autofocus").bind_value(given, "name")
-        field = (
-            ui.input("Password", password=True)
-            .props('outlined dense hint="empty: one is made"')
-            .bind_value(given, "password")
-        )
+        parts.field("Name", given, "name", "autofocus")
+        field = parts.field("Password", given, "password", 'type=password hint="empty: one is made"')
         token = ui.checkbox("Logs in with a token (JWT), without a password").bind_value(given, "with_token")
         field.bind_enabled_from(token, "value", lambda value: not value)
         if groups:
@@ -213,9 +209,7 @@ async def _set_password(view: View, name: str) -> None:
 
     def draw() -> None:
         ui.label("It replaces the credential, and the device's connections are closed.").classes("io-soft")
-        ui.input("Password").props("outlined dense autofocus type=password autocomplete=new-password").bind_value(
-            given, "password"
-        )
+        parts.field("Password", given, "password", "autofocus type=password autocomplete=new-password")
 
     async def send() -> object | None:
         path = f"{view.tenant_path}/devices/{part(name)}/password"
@@ -233,7 +227,7 @@ async def _set_login(view: View, name: str) -> None:
         ui.label("It replaces the credential, and the device's connections are closed.").classes("io-soft")
         kinds = {"certificate": "a TLS client certificate", "jwt": "a token (JWT) of a token issuer"}
         ui.select(kinds, label="Logs in with").props("outlined dense options-dense").bind_value(given, "kind")
-        field = ui.input("Subject").props("outlined dense autofocus").bind_value(given, "subject")
+        field = parts.field("Subject", given, "subject", "autofocus")
         field.props["hint"] = "a common name, or all of it, such as CN=dev1,O=Acme"
         field.bind_visibility_from(given, "kind", lambda kind: kind == "certificate")
 

@@ -84,13 +84,13 @@ def _draw_form(given: Json) -> None:
 
     style = "outlined dense options-dense"
     ui.select(list(KINDS), label="Packet").props(style).bind_value(given, "kind")
-    ui.input("Device").props("outlined dense").bind_value(given, "device")
-    ui.input("Client id, if it is another").props("outlined dense").bind_value(given, "client_id")
-    of(ui.input("Address").props("outlined dense").bind_value(given, "address"), "connect")
+    parts.field("Device", given, "device")
+    parts.field("Client id, if it is another", given, "client_id")
+    of(parts.field("Address", given, "address"), "connect")
     of(ui.select(list(_LISTENERS), label="Listener").props(style).bind_value(given, "listener"), "connect")
     of(ui.checkbox("Persistent session").bind_value(given, "is_persistent"), "connect")
-    of(ui.input("Topic").props("outlined dense").bind_value(given, "topic"), "publish")
-    of(ui.input("Topic Filter").props("outlined dense").bind_value(given, "filter"), "subscribe")
+    of(parts.field("Topic", given, "topic"), "publish")
+    of(parts.field("Topic Filter", given, "filter"), "subscribe")
     of(ui.select([0, 1, 2], label="QoS").props(style).bind_value(given, "qos"), "publish", "subscribe")
     of(ui.number("Payload bytes", min=0, precision=0).props("outlined dense").bind_value(given, "size"), "publish")
     of(ui.checkbox("Retained").bind_value(given, "is_retained"), "publish")

@@ -62,7 +62,7 @@ async def _create(view: View, table: Table) -> None:
 
     await dialogs.form(
         "Create group",
-        lambda: ui.input("Name").props("outlined dense autofocus").bind_value(given, "name"),
+        lambda: parts.field("Name", given, "name", "autofocus"),
         send,
         verb="Create",
         command=lambda: command("group", "create", view.tenant, given["name"] or "NAME"),
@@ -73,7 +73,7 @@ async def _change_members(view: View, group: str, table: Table) -> None:
     given: Json = {"device": "", "action": "Add"}
 
     def draw() -> None:
-        ui.input("Device").props("outlined dense autofocus").bind_value(given, "device")
+        parts.field("Device", given, "device", "autofocus")
         ui.radio(["Add", "Take out"], value="Add").props("inline").bind_value(given, "action")
 
     async def send() -> object | None:

@@ -103,7 +103,7 @@ async def _add(view: View, table: Table) -> None:
     given: Json = {"name": "", "kind": "public_key", "key": "", "issuer": "", "audience": "", "leeway_s": 0}
 
     def draw() -> None:
-        ui.input("Name").props("outlined dense autofocus").bind_value(given, "name")
+        parts.field("Name", given, "name", "autofocus")
         _draw_fields(given, [kind for kind in _KINDS if kind])
 
     async def send() -> object | None:
@@ -155,13 +155,13 @@ def _draw_fields(given: Json, kinds: list[str]) -> None:
     ui.select({kind: _KINDS[kind] for kind in kinds}, label="Key").props("outlined dense options-dense").bind_value(
         given, "kind"
     )
-    key = ui.textarea("Key itself").props("outlined dense autogrow input-class=io-code").bind_value(given, "key")
+    key = parts.text_area("Key itself", given, "key", "autogrow input-class=io-code")
     key.bind_visibility_from(given, "kind", lambda kind: kind in ("public_key", "jwks"))
-    secret = ui.input("Shared secret").props("outlined dense type=password autocomplete=off").bind_value(given, "key")
+    secret = parts.field("Shared secret", given, "key", "type=password autocomplete=off")
     secret.props["hint"] = "of HS256, at least 32 bytes; whoever has it can make tokens"
     secret.bind_visibility_from(given, "kind", lambda kind: kind == "secret")
-    ui.input("Issuer (iss)").props('outlined dense hint="empty: not checked"').bind_value(given, "issuer")
-    audience = ui.input("Audience (aud)").props("outlined dense").bind_value(given, "audience")
+    parts.field("Issuer (iss)", given, "issuer", 'hint="empty: not checked"')
+    audience = parts.field("Audience (aud)", given, "audience")
     audience.props["hint"] = "empty: tokens that have one are refused"
     ui.number("Leeway (s)", min=0, max=600).props("outlined dense").bind_value(given, "leeway_s")
 

@@ -140,7 +140,7 @@ async def _run(view: View, name: str) -> None:
                 ui.checkbox(str(each["what"])).bind_value(given, each["name"])
             else:
                 given[each["name"]] = ""
-                ui.input(str(each["what"])).props("outlined dense").bind_value(given, each["name"])
+                parts.field(str(each["what"]), given, each["name"])
 
     async def send() -> object | None:
         others = {each: given[each] for each in kinds if each not in ("full", "dry_run") and given[each]}

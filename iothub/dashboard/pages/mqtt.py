@@ -64,20 +64,19 @@ class _Console:
     async def draw(self) -> None:
         given = self._given
         with parts.panel("Connection"), _form(self._connect):
-            ui.input("Device").props("outlined dense autocomplete=off").bind_value(given, "device")
-            secret = ui.input("Password").props("outlined dense type=password autocomplete=off")
-            secret.bind_value(given, "password")
-            ui.input("Client id").props("outlined dense").bind_value(given, "client_id")
+            parts.field("Device", given, "device", "autocomplete=off")
+            parts.field("Password", given, "password", "type=password autocomplete=off")
+            parts.field("Client id", given, "client_id")
             ui.button("Connect").props("unelevated no-caps type=submit")
             ui.button("Disconnect", on_click=self._disconnect).props("outline no-caps")
             self._state = parts.badge("offline").props("aria-live=polite")
         with parts.grid():
             with parts.panel("Subscribe"), _form(self._subscribe):
-                ui.input("Topic Filter").props("outlined dense").bind_value(given, "filter")
+                parts.field("Topic Filter", given, "filter")
                 ui.button("Subscribe").props("unelevated no-caps type=submit")
             with parts.panel("Publish"), _form(self._publish):
-                ui.input("Topic").props("outlined dense").bind_value(given, "topic")
-                ui.input("Payload").props("outlined dense").bind_value(given, "payload")
+                parts.field("Topic", given, "topic")
+                parts.field("Payload", given, "payload")
                 ui.checkbox("Retained").bind_value(given, "is_retained")
                 ui.button("Publish").props("unelevated no-caps type=submit")
         with parts.panel("Messages", note=f"the newest {KEPT_MESSAGES}") as right:

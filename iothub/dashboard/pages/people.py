@@ -92,9 +92,9 @@ class _Holders:
         given: Json = {"name": "", "role": self._roles[0], "tenant": ""}
 
         def draw() -> None:
-            ui.input("Name").props("outlined dense autofocus").bind_value(given, "name")
+            parts.field("Name", given, "name", "autofocus")
             role = ui.select(list(self._roles), label="Role").props("outlined dense").bind_value(given, "role")
-            tenant = ui.input("Tenant").props("outlined dense").bind_value(given, "tenant")
+            tenant = parts.field("Tenant", given, "tenant")
             tenant.bind_visibility_from(role, "value", lambda value: value not in _PLATFORM)
 
         async def send() -> object | None:

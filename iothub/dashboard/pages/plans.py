@@ -95,7 +95,7 @@ async def _create(view: View) -> None:
     given: Json = {"name": "", "parent": "standard"}
 
     def draw() -> None:
-        ui.input("Name").props("outlined dense autofocus").bind_value(given, "name")
+        parts.field("Name", given, "name", "autofocus")
         ui.select(plans, label="Inherits from").props("outlined dense options-dense").bind_value(given, "parent")
 
     async def send() -> object | None:
@@ -120,8 +120,8 @@ async def _edit(view: View, plan: str, limit: str, table: Table) -> None:
 
     def draw() -> None:
         if not limit:
-            ui.input("Limit").props("outlined dense autofocus").bind_value(given, "name")
-        field = ui.input("Value").props("outlined dense clearable").bind_value(given, "value")
+            parts.field("Limit", given, "name", "autofocus")
+        field = parts.field("Value", given, "value", "clearable")
         field.props["hint"] = "such as 1000, 500/1s,100000/1d or unlimited; empty: as it is inherited"
         tenants = exact(found.row["tenants"])
         ui.label(f"It applies to {tenants} tenants, and to plans that inherit from it, within a second.").classes(

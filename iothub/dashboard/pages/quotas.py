@@ -75,7 +75,7 @@ async def edit_limit(view: View, owner: str, name: str, table: Table, device: st
     given = {"value": "" if old is None else written(old)}
 
     def draw() -> None:
-        field = ui.input("Value").props("outlined dense autofocus clearable").bind_value(given, "value")
+        field = parts.field("Value", given, "value", "autofocus clearable")
         field.props["hint"] = "such as 1000, 500/1s,100000/1d or unlimited; empty: it is inherited"
         with ui.element("div").classes("io-diff"):
             ui.label("Before and after").classes("io-soft")

@@ -68,7 +68,7 @@ async def _ask_delete(view: View, table: Table) -> None:
 
     def draw() -> None:
         ui.label("The next step counts what matches; nothing is deleted before you confirm.").classes("io-soft")
-        ui.input("Topic Filter").props("outlined dense autofocus").bind_value(given, "filter")
+        parts.field("Topic Filter", given, "filter", "autofocus")
 
     async def send() -> object | None:
         return True if await _delete(view, given["filter"], table) else None

@@ -79,12 +79,12 @@ def _test(view: View) -> None:
         parts.panel("May it?", note="which rule decides for a device"),
         ui.element("form").classes("io-row").on("submit.prevent", ask),
     ):
-        ui.input("Device").props("outlined dense").bind_value(given, "device")
+        parts.field("Device", given, "device")
         ui.select(["publish", "subscribe"], label="Action").props("outlined dense options-dense").bind_value(
             given, "action"
         )
-        ui.input("Topic, or Topic Filter").props("outlined dense").bind_value(given, "topic")
-        ui.input("Client id, if it is another").props("outlined dense").bind_value(given, "client_id")
+        parts.field("Topic, or Topic Filter", given, "topic")
+        parts.field("Client id, if it is another", given, "client_id")
         ui.button("Test").props("unelevated no-caps type=submit")
         result = ui.element("div").classes("io-row io-fill").props("aria-live=polite")
 
@@ -93,14 +93,12 @@ async def _add(view: View, table: Table) -> None:
     given: Json = {"subject": "*", "effect": "allow", "action": "both", "filter": ""}
 
     def draw() -> None:
-        ui.input("Subject").props('outlined dense hint="a device, @GROUP, or * for all devices"').bind_value(
-            given, "subject"
-        )
+        parts.field("Subject", given, "subject", 'hint="a device, @GROUP, or * for all devices"')
         ui.select(["allow", "deny"], label="Effect").props("outlined dense options-dense").bind_value(given, "effect")
         ui.select(["publish", "subscribe", "both"], label="Action").props("outlined dense options-dense").bind_value(
             given, "action"
         )
-        field = ui.input("Topic Filter").props("outlined dense autofocus").bind_value(given, "filter")
+        field = parts.field("Topic Filter", given, "filter", "autofocus")
         field.props["hint"] = "such as sensors/{device}/#"
 
     async def send() -> object | None:

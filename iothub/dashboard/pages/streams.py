@@ -84,8 +84,8 @@ async def _create(view: View, table: Table) -> None:
     given: Json = {"name": "", "filter": "", "direction": "out", "partitions": None, "hours": None}
 
     def draw() -> None:
-        ui.input("Name").props("outlined dense autofocus").bind_value(given, "name")
-        field = ui.input("Topic Filter").props("outlined dense").bind_value(given, "filter")
+        parts.field("Name", given, "name", "autofocus")
+        field = parts.field("Topic Filter", given, "filter")
         field.props["hint"] = "such as sensors/#"
         ui.select(_DIRECTIONS, label="Direction").props("outlined dense options-dense").bind_value(given, "direction")
         partitions = ui.number("Partitions", min=1, max=1000, precision=0).props("outlined dense")

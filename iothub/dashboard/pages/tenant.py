@@ -140,15 +140,15 @@ async def _edit(view: View, found: Shown) -> None:
     networks = {name: ", ".join(row[name]) for name in ("allowed_networks", "denied_networks")}
 
     def draw() -> None:
-        ui.input("Display name").props("outlined dense").bind_value(given, "display_name")
+        parts.field("Display name", given, "display_name")
         ui.select(plans, label="Plan").props("outlined dense options-dense").bind_value(given, "plan")
         ui.select(_POLICIES, label="Client id policy").props("outlined dense options-dense").bind_value(
             given, "client_id_policy"
         )
         ui.checkbox("Close a connection on a denied PUBLISH").bind_value(given, "is_closed_on_denied_publish")
         ui.checkbox("Queue QoS 0 for offline sessions").bind_value(given, "is_qos0_queued")
-        ui.input("Allowed networks, with commas").props("outlined dense").bind_value(networks, "allowed_networks")
-        ui.input("Denied networks, with commas").props("outlined dense").bind_value(networks, "denied_networks")
+        parts.field("Allowed networks, with commas", networks, "allowed_networks")
+        parts.field("Denied networks, with commas", networks, "denied_networks")
 
     def changes() -> Json:
         wanted = given | {

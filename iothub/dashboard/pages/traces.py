@@ -160,9 +160,7 @@ async def start(view: View, kind: str = "client", value: str = "") -> None:
 
     def draw() -> None:
         ui.select(list(KINDS), label="Selects by").props("outlined dense options-dense").bind_value(given, "kind")
-        ui.input("Client id, device, Topic Filter or address").props("outlined dense autofocus").bind_value(
-            given, "value"
-        )
+        parts.field("Client id, device, Topic Filter or address", given, "value", "autofocus")
         ui.number("Seconds", min=1, max=86_400, precision=0).props("outlined dense").bind_value(given, "for_s")
         if view.may("messages:read"):
             ui.number("Bytes of each payload", min=0, max=65_536, precision=0).props("outlined dense").bind_value(

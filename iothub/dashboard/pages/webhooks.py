@@ -147,7 +147,7 @@ class _Webhooks:
         given = {"name": "", "url": "", "events": ""}
 
         def draw() -> None:
-            ui.input("Name").props("outlined dense autofocus").bind_value(given, "name")
+            parts.field("Name", given, "name", "autofocus")
             self._draw_fields(given)
 
         async def send() -> object | None:
@@ -189,8 +189,8 @@ class _Webhooks:
         await dialogs.form(f"Change {name}", draw, send, verb="Save", command=line)
 
     def _draw_fields(self, given: Json) -> None:
-        ui.input("URL").props('outlined dense hint="https, at a public address"').bind_value(given, "url")
-        events = ui.input("Events").props("outlined dense").bind_value(given, "events")
+        parts.field("URL", given, "url", 'hint="https, at a public address"')
+        events = parts.field("Events", given, "events")
         events.props["hint"] = f"with commas, such as {_EXAMPLES[self._is_tenant]}; empty: all"
 
     async def _test(self, row: Json) -> None:

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.database import sqlite_url
@@ -21,6 +21,7 @@ from iothub_tenants.accounts.streams import Wanted
 from tests.support.clients.packets import PUBLISH
 from tests.support.clients.raw import RawClient
 from tests.support.dashboard import PASSWORD, Dashboard, all_named
+from tests.support.page_actions import agree, choose, closed, confirm, fill, press, row_action, told
 from tests.support.waiting import until
 
 BASE = "/tenants/access"
@@ -36,18 +37,6 @@ def secret(served: Dashboard) -> str:
     return str(served("POST", f"{BASE}/devices", {"name": "d1"})["secret"])
 
 
-def press(page: Page, name: str) -> None:
-    page.get_by_role("button", name=name, exact=True).last.click()
-
-
-def fill(page: Page, label: str, value: str) -> None:
-    page.get_by_label(label, exact=True).last.fill(value)
-
-
-def told(page: Page, text: str) -> None:
-    expect(page.locator(".q-notification", has_text=text).first).to_be_visible()
-
-
 def test_webhook_is_created_tested_changed_rotated_and_deleted(served: Dashboard) -> None:
     page = served.as_(ADMIN, f"{BASE}/webhooks")
     press(page, "Create webhook")
@@ -58,6 +47,7 @@ def test_webhook_is_created_tested_changed_rotated_and_deleted(served: Dashboard
     press(page, "Create")
     first = page.locator(".io-command code", has_text="whsec_").inner_text()
     press(page, "I have kept it")
+    closed(page)
     expect(page.locator("tr", has_text=HOSTILE)).to_be_visible()
     assert served("GET", f"{BASE}/webhooks/pager")["events"] == ["client/*", "quota/exceeded"]
 
@@ -76,11 +66,10 @@ def test_webhook_is_created_tested_changed_rotated_and_deleted(served: Dashboard
     press(page, "Replace")
     expect(page.locator(".io-command code", has_text="whsec_")).not_to_have_text(first)
     press(page, "I have kept it")
-    expect(page.locator(".q-dialog")).to_have_count(0)
+    closed(page)
     press(page, "Delete")
-    fill(page, "Name", "pager")
     with served.following(page):
-        press(page, "Delete")
+        confirm(page, "pager", "Delete")
 
     expect(page.get_by_text("No webhooks yet.")).to_be_visible()
 
@@ -90,20 +79,18 @@ def test_token_issuer_is_added_changed_and_removed(served: Dashboard) -> None:
     page = served.as_(ADMIN, f"{BASE}/token-issuers")
     press(page, "Add token issuer")
     fill(page, "Name", "fleet")
-    page.get_by_label("Key", exact=True).click()
-    page.get_by_role("option", name="a JSON Web Key Set").click()
+    choose(page, "Key", "a JSON Web Key Set")
     fill(page, "Key itself", "{")
     press(page, "Add")
     told(page, "The key set is not JSON")
-    page.get_by_label("Key", exact=True).click()
-    page.get_by_role("option", name="a shared secret").click()
+    choose(page, "Key", "a shared secret")
     fill(page, "Shared secret", "x" * 40)
     fill(page, "Audience (aud)", "iothub")
     all_named(page)
     press(page, "Add")
     told(page, "fleet is trusted")
 
-    expect(page.locator(".q-dialog")).to_have_count(0)
+    closed(page)
     with served.following(page):
         page.locator("main").get_by_role("link", name="fleet").click()
     expect(page.get_by_text("a shared secret, which is never shown")).to_be_visible()
@@ -115,7 +102,7 @@ def test_token_issuer_is_added_changed_and_removed(served: Dashboard) -> None:
     assert (found["issuer"], found["audience"]) == ("https://login.example", "iothub")
     press(page, "Remove")
     with served.following(page):
-        page.locator(".q-dialog").get_by_role("button", name="Remove", exact=True).click()
+        agree(page, "Remove")
     expect(page.get_by_text("No token issuers")).to_be_visible()
 
 
@@ -146,7 +133,7 @@ def test_device_logs_in_with_a_certificate_then_with_a_token(served: Dashboard) 
     press(page, "Set")
     told(page, "by-other now logs in with a certificate.")
     assert served("GET", f"{BASE}/devices/by-other")["credential"] == "x509"
-    expect(page.locator(".q-dialog")).to_have_count(0)
+    closed(page)
     press(page, "Other login")
     page.get_by_label("Logs in with", exact=True).click()
     page.get_by_role("option", name="a token (JWT) of a token issuer").click()
@@ -168,16 +155,15 @@ def test_stream_is_shown_and_deleted_by_its_name(served: Dashboard) -> None:
     press(page, "Create")
     told(page, "kafka.brokers")
     page.keyboard.press("Escape")
-    expect(page.locator(".q-dialog")).to_have_count(0)
+    closed(page)
 
     with served.following(page):
         page.locator("main").get_by_role("link", name="telemetry").click()
     expect(page.get_by_text("out: devices to Kafka")).to_be_visible()
     press(page, "Delete")
     page.get_by_role("checkbox").click()
-    fill(page, "Name", "telemetry")
     with served.following(page):
-        press(page, "Delete")
+        confirm(page, "telemetry", "Delete")
     assert served("GET", f"{BASE}/streams")["items"] == []
 
 
@@ -252,9 +238,8 @@ def test_device_gets_a_password_and_a_limit_of_its_own(served: Dashboard) -> Non
     fill(page, "Password", "a password of its own")
     press(page, "Set")
     told(page, "The password of d2 is set.")
-    expect(page.locator(".q-dialog")).to_have_count(0)
-    row = page.locator("tr").filter(has=page.get_by_text("device_publish_messages", exact=True))
-    row.get_by_role("button", name="Change").click()
+    closed(page)
+    row_action(page, "device_publish_messages", "Change")
     fill(page, "Value", "5/1s")
     press(page, "Save")
     told(page, "is changed")
@@ -312,5 +297,5 @@ def test_keyboard_alone_opens_and_leaves_a_dialog(served: Dashboard) -> None:
     expect(page.get_by_label("Name", exact=True)).to_be_focused()
     page.keyboard.press("Escape")
 
-    expect(page.locator(".q-dialog")).to_have_count(0)
+    closed(page)
     expect(create).to_be_focused()

@@ -11,10 +11,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.support.clients.raw import RawClient
 from tests.support.dashboard import Dashboard
+from tests.support.page_actions import agree, choose, fill, press
 
 BASE = "/tenants/probe"
 PAYLOAD = "<img src=x onerror=alert(1)>"
@@ -25,14 +26,6 @@ ADMIN = "platform-admin"
 def secret(served: Dashboard) -> str:
     served("POST", "/tenants", {"name": "probe", "client_id_policy": "owner"})
     return str(served("POST", f"{BASE}/devices", {"name": "d1"})["secret"])
-
-
-def press(page: Page, name: str) -> None:
-    page.get_by_role("button", name=name, exact=True).click()
-
-
-def agree(page: Page, verb: str) -> None:
-    page.locator(".q-dialog").get_by_role("button", name=verb, exact=True).click()
 
 
 def test_refused_client_is_explained_from_its_row(served: Dashboard) -> None:
@@ -70,15 +63,14 @@ def test_attempt_that_a_step_refused_which_is_not_tested_is_not_allowed_by_its_e
 def test_publish_and_subscribe_are_explained_by_the_form(served: Dashboard) -> None:
     served("POST", f"{BASE}/acl-rules", {"subject": "d1", "effect": "deny", "action": "both", "filter": "no/#"})
     page = served.as_(ADMIN, f"{BASE}/explain")
-    page.get_by_label("Device", exact=True).fill("d1")
+    fill(page, "Device", "d1")
     for kind, field, allowed, verdict in (
         ("publish", "Topic", "yes/x", "allow"),
         ("publish", "Topic", "no/x", "deny"),
         ("subscribe", "Topic Filter", "no/x", "deny"),
     ):
-        page.get_by_label("Packet").click()
-        page.get_by_role("option", name=kind).click()
-        page.get_by_label(field, exact=True).fill(allowed)
+        choose(page, "Packet", kind)
+        fill(page, field, allowed)
         press(page, "Explain")
 
         expect(page.locator("main .io-badge").first).to_have_text(verdict)
@@ -87,8 +79,8 @@ def test_publish_and_subscribe_are_explained_by_the_form(served: Dashboard) -> N
 def test_trace_is_started_read_live_stopped_downloaded_and_deleted(served: Dashboard, secret: str) -> None:
     page = served.as_(ADMIN, f"{BASE}/traces")
     press(page, "Start a trace")
-    page.get_by_label("Client id, device, Topic Filter or address").fill("traced")
-    page.get_by_label("Bytes of each payload").fill("100")
+    fill(page, "Client id, device, Topic Filter or address", "traced")
+    fill(page, "Bytes of each payload", "100")
     with served.following(page):
         agree(page, "Start")
     with closing(RawClient(served.hub.ports["tcp"])) as client:
@@ -140,23 +132,23 @@ def test_trace_of_another_tenant_is_not_there(served: Dashboard) -> None:
 def test_page_is_a_client_that_may_what_its_device_may(served: Dashboard, secret: str) -> None:
     """Messages are text, bytes that are none hexadecimal; a wrong password is refused as for anybody."""
     page = served.as_(ADMIN, f"{BASE}/mqtt")
-    page.get_by_label("Device", exact=True).fill("d1")
-    page.get_by_label("Password", exact=True).fill("wrong")
-    page.get_by_label("Client id", exact=True).fill("in-the-page")
+    fill(page, "Device", "d1")
+    fill(page, "Password", "wrong")
+    fill(page, "Client id", "in-the-page")
     press(page, "Connect")
     refusal = page.locator(".q-notification", has_text="refused")
     expect(refusal).to_be_visible()
     expect(refusal.get_by_role("button", name="Close")).to_have_css("color", "rgb(255, 255, 255)")  # on red, 6.5 to 1
-    page.get_by_label("Password", exact=True).fill(secret)
+    fill(page, "Password", secret)
     press(page, "Connect")
     expect(page.locator("main .io-badge", has_text="connected")).to_be_visible()
     assert served("GET", f"{BASE}/clients/in-the-page")["device"] == "d1"
 
-    page.get_by_label("Topic Filter", exact=True).fill("in/#")
+    fill(page, "Topic Filter", "in/#")
     press(page, "Subscribe")
     expect(page.locator(".q-notification", has_text="Subscribed")).to_be_visible()
-    page.get_by_label("Topic", exact=True).fill("in/1")
-    page.get_by_label("Payload", exact=True).fill(PAYLOAD)
+    fill(page, "Topic", "in/1")
+    fill(page, "Payload", PAYLOAD)
     press(page, "Publish")
     expect(page.locator("tr", has_text="in/1")).to_contain_text(PAYLOAD)
     with closing(RawClient(served.hub.ports["tcp"])) as client:

@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from tests.support.clients.raw import RawClient
 from tests.support.dashboard import Dashboard
 from tests.support.hubs.hub import Hub
+from tests.support.page_actions import fill
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 BREAKING = "`${alert(2)}`</script><script>alert(3)</script>"
@@ -68,8 +69,8 @@ def test_title_dialogue_and_notification_show_them_as_text(filled: Dashboard) ->
     expect(page.locator(".q-dialog").get_by_text(HOSTILE).first).to_be_visible()
     page.get_by_role("button", name="Cancel").click()
     filled.open(page, "/tenants/evil/rules")
-    page.get_by_label("Device", exact=True).fill(HOSTILE)
-    page.get_by_label("Topic, or Topic Filter").fill(BREAKING)
+    fill(page, "Device", HOSTILE)
+    fill(page, "Topic, or Topic Filter", BREAKING)
     page.get_by_role("button", name="Test", exact=True).click()
     expect(page.locator(".q-notification").first).to_be_visible()  # REST refuses such a name, in its own words
 

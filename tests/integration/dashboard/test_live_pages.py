@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from iothub_tenants.accounts import job_runs
 from iothub_tenants.accounts.database import sqlite_url
@@ -18,6 +18,7 @@ from iothub_tenants.accounts.job_runs import Owner, Result
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.clients.raw import RawClient
 from tests.support.dashboard import Dashboard, all_named
+from tests.support.page_actions import agree, closed, confirm, fill, press, row_action, told
 from tests.support.waiting import until
 
 TENANT = "field"
@@ -50,19 +51,6 @@ PAGES = (
 )
 PAYLOAD = b"<img src=x onerror=alert(1)>"
 SVG = "<svg width='60' height='30' viewBox='0 0 60 30'><path d='M0 30 L60 0' stroke='currentColor'/></svg>"
-
-
-def button(page: Page, name: str) -> None:
-    page.get_by_role("button", name=name, exact=True).last.click()
-
-
-def confirm(page: Page, name: str, verb: str) -> None:
-    page.get_by_label("Name", exact=True).last.fill(name)
-    button(page, verb)
-
-
-def told(page: Page, text: str) -> None:
-    expect(page.locator(".q-notification", has_text=text).first).to_be_visible()
 
 
 @pytest.fixture(scope="module")
@@ -127,10 +115,10 @@ def test_refused_client_is_there_with_the_rule(served: Dashboard, client: RawCli
 def test_client_is_kicked(served: Dashboard, client: RawClient) -> None:
     page = served.as_("platform-admin", f"{BASE}/clients/pub")
 
-    button(page, "Kick")
+    press(page, "Kick")
     expect(page.get_by_text("iothub client kick field pub --yes")).to_be_visible()
     with served.following(page):
-        button(page, "Kick")
+        agree(page, "Kick")
 
     assert page.url.endswith(f"{BASE}/clients")
     client.expect_closed()
@@ -139,11 +127,11 @@ def test_client_is_kicked(served: Dashboard, client: RawClient) -> None:
 def test_queue_is_purged_and_session_discarded(served: Dashboard, client: RawClient) -> None:
     page = served.as_("platform-admin", f"{BASE}/sessions/{ID}")
 
-    button(page, "Purge the queue")
+    press(page, "Purge the queue")
     with served.following(page):
         confirm(page, CLIENT, "Purge")
     assert served("GET", f"{BASE}/queued-messages/{ID}")["items"] == []
-    button(page, "Discard")
+    press(page, "Discard")
     with served.following(page):
         confirm(page, CLIENT, "Discard")
 
@@ -154,8 +142,8 @@ def test_queue_is_purged_and_session_discarded(served: Dashboard, client: RawCli
 def test_retained_messages_are_counted_then_deleted(served: Dashboard, client: RawClient) -> None:
     page = served.as_("platform-admin", f"{BASE}/retained?filter=a%2F%23")
 
-    button(page, "Delete by filter")
-    button(page, "Count")
+    press(page, "Delete by filter")
+    press(page, "Count")
     expect(page.get_by_text("1 retained messages match a/#.")).to_be_visible()
     assert len(served("GET", f"{BASE}/retained")["items"]) == 1
     confirm(page, "a/#", "Delete")
@@ -173,16 +161,16 @@ def test_run_has_its_report_as_a_picture(served: Dashboard, secret: str) -> None
 def test_key_is_shown_once_and_refused_when_it_is_deleted(served: Dashboard, secret: str) -> None:
     page = served.as_("platform-admin", "/keys")
 
-    button(page, "Create key")
-    page.get_by_label("Name", exact=True).last.fill("portal")
-    button(page, "Create")
+    press(page, "Create key")
+    fill(page, "Name", "portal")
+    press(page, "Create")
     shown = page.get_by_text(re.compile(r"^iothub_[0-9a-f]{12}_")).first
     expect(shown).to_be_visible()
     key = shown.inner_text()
-    button(page, "I have kept it")
+    press(page, "I have kept it")
+    closed(page)
     assert served("GET", "/api-keys/portal")["prefix"] in key
-    row = page.locator("tr", has=page.get_by_text("portal", exact=True))
-    row.get_by_role("button", name="Delete", exact=True).click()
+    row_action(page, "portal", "Delete")
     confirm(page, "portal", "Delete")
 
     told(page, "portal is deleted")
@@ -193,7 +181,7 @@ def test_settings_are_read_again(served: Dashboard, secret: str) -> None:
     page = served.as_("platform-admin", "/settings")
 
     expect(page.get_by_text("listeners.tcp.port", exact=True)).to_be_visible()
-    button(page, "Reload the hub's settings")
-    button(page, "Reload")
+    press(page, "Reload the hub's settings")
+    press(page, "Reload")
 
     told(page, "Reloaded")

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.support.dashboard import Dashboard, all_named
+from tests.support.page_actions import agree, choose, closed, confirm, fill, no_action, press, row_action, told
 from tests.support.waiting import until
 
 PAGES = (
@@ -48,29 +49,6 @@ _HAS_POINTS = """() => {
     return chart.getOption().series[0].data.length > 1;
 }"""
 ADMIN, VIEWER = "platform-admin", "viewer"
-
-
-def button(page: Page, name: str) -> None:
-    page.get_by_role("button", name=name, exact=True).last.click()
-
-
-def row_action(page: Page, row: str, action: str) -> None:
-    page.locator("tr").filter(has=page.get_by_text(row, exact=True)).get_by_role(
-        "button", name=action, exact=True
-    ).click()
-
-
-def agree(page: Page, verb: str) -> None:
-    """Press the button of the question; that of the row may have the same name."""
-    page.locator(".q-dialog").get_by_role("button", name=verb, exact=True).click()
-
-
-def fill(page: Page, label: str, value: str) -> None:
-    page.get_by_label(label, exact=True).last.fill(value)
-
-
-def told(page: Page, text: str) -> None:
-    expect(page.locator(".q-notification", has_text=text).first).to_be_visible()
 
 
 def test_every_page_opens(served: Dashboard) -> None:
@@ -137,22 +115,22 @@ def test_answers_forbid_what_is_from_elsewhere(served: Dashboard) -> None:
 
 def test_tenant_is_created_changed_and_deleted(served: Dashboard) -> None:
     page = served.as_(ADMIN, "/tenants")
-    button(page, "Create tenant")
+    press(page, "Create tenant")
     fill(page, "Name", "Not A Name")
-    button(page, "Create")
+    press(page, "Create")
     told(page, "name: ")  # REST's own text: the dialogue stays
     expect(page.locator(".q-notification")).not_to_contain_text("body.")
     fill(page, "Name", "fresh")
     fill(page, "Display name", "Fresh Ltd")
     with served.following(page):
-        button(page, "Create")
+        press(page, "Create")
     assert page.url.endswith("/tenants/fresh")
     assert served("GET", "/tenants/fresh")["display_name"] == "Fresh Ltd"
 
-    button(page, "Edit")
+    press(page, "Edit")
     fill(page, "Display name", "Fresher")
     with served.following(page):
-        button(page, "Save")
+        press(page, "Save")
     expect(page.locator("main .io-soft", has_text="Fresher")).to_be_visible()
     assert served("GET", "/tenants/fresh")["display_name"] == "Fresher"
 
@@ -166,7 +144,7 @@ def test_tenant_is_created_changed_and_deleted(served: Dashboard) -> None:
         row_action(page, "fresh", action)
         agree(page, action)
         until(lambda field=field, value=value: served("GET", "/tenants/fresh")[field] == value, f"{action} is done", 15)
-        expect(page.locator(".q-dialog")).to_have_count(0)
+        no_action(page, "fresh", action)
     row_action(page, "fresh", "Delete")
     sure = page.get_by_role("button", name="Delete", exact=True).last
     expect(sure).to_be_disabled()
@@ -178,29 +156,32 @@ def test_tenant_is_created_changed_and_deleted(served: Dashboard) -> None:
 def test_device_is_created_rotated_disabled_and_deleted(served: Dashboard) -> None:
     """The secret is shown once, and is one that works: REST has no other way to say it."""
     page = served.as_(ADMIN, "/tenants/acme/devices")
-    button(page, "Create device")
+    press(page, "Create device")
     fill(page, "Name", "made-here")
-    button(page, "Create")
+    press(page, "Create")
     expect(page.get_by_text("Secret of made-here", exact=True)).to_be_visible()
     first = page.locator(".io-command code").last.inner_text()
     assert len(first) > 20
-    button(page, "I have kept it")
+    press(page, "I have kept it")
+    closed(page)
     assert served("GET", "/tenants/acme/devices/made-here")["credential"] == "generated"
 
     row_action(page, "made-here", "Rotate the secret")
-    button(page, "Rotate")
+    press(page, "Rotate")
     expect(page.get_by_text("Secret of made-here", exact=True)).to_be_visible()
     assert page.locator(".io-command code").last.inner_text() != first
-    button(page, "I have kept it")
+    press(page, "I have kept it")
+    closed(page)
 
     row_action(page, "made-here", "Disable")
     agree(page, "Disable")
     until(lambda: not served("GET", "/tenants/acme/devices/made-here")["is_enabled"], "it is disabled", 15)
+    no_action(page, "made-here", "Disable")
     row_action(page, "made-here", "Enable")
     until(lambda: served("GET", "/tenants/acme/devices/made-here")["is_enabled"], "it is enabled", 15)
+    no_action(page, "made-here", "Enable")
     row_action(page, "made-here", "Delete")
-    fill(page, "Name", "made-here")
-    button(page, "Delete")
+    confirm(page, "made-here", "Delete")
     told(page, "is deleted")
     served("GET", "/tenants/acme/devices/made-here", status=404)
 
@@ -211,18 +192,19 @@ def test_devices_are_imported_from_a_file_or_none(served: Dashboard, tmp_path: P
     right.write_text("name,password\nbulk-1,\nbulk-2,\n")
     page = served.as_(ADMIN, "/tenants/acme/devices")
 
-    button(page, "Import")
+    press(page, "Import")
     page.set_input_files("input[type=file]", wrong)
     expect(page.locator(".q-dialog .io-code", has_text="line 3")).to_be_visible()
     expect(page.get_by_role("button", name="Import", exact=True).last).to_be_disabled()
-    button(page, "Close")
-    button(page, "Import")
+    press(page, "Close")
+    closed(page)
+    press(page, "Import")
     page.set_input_files("input[type=file]", right)
     expect(page.get_by_text("2 devices would be created.")).to_be_visible()
-    button(page, "Import")
+    press(page, "Import")
     expect(page.get_by_text("2 secrets were made.")).to_be_visible()
     with page.expect_download() as download:
-        button(page, "Download the secrets")
+        press(page, "Download the secrets")
 
     rows = list(csv.DictReader(Path(download.value.path()).read_text().splitlines()))
     assert [row["username"] for row in rows] == ["acme/bulk-1", "acme/bulk-2"]
@@ -236,10 +218,10 @@ def test_list_is_paged_filtered_and_exported_by_the_server(served: Dashboard) ->
     page = served.as_(ADMIN, "/tenants/paged/devices")
     expect(page.get_by_text("1 to 50")).to_be_visible()
 
-    button(page, "Next")
+    press(page, "Next")
     expect(page.get_by_text("51 to 55")).to_be_visible()
     expect(page.get_by_text("d-054")).to_be_visible()
-    button(page, "Previous")
+    press(page, "Previous")
     expect(page.get_by_text("1 to 50")).to_be_visible()
     page.keyboard.press("/")
     page.keyboard.type("d-01")
@@ -256,21 +238,20 @@ def test_list_is_paged_filtered_and_exported_by_the_server(served: Dashboard) ->
 
 def test_rules_are_added_tested_and_removed(served: Dashboard) -> None:
     page = served.as_(ADMIN, "/tenants/acme/rules")
-    button(page, "Add rule")
+    press(page, "Add rule")
     fill(page, "Subject", "dev1")
-    page.get_by_label("Effect").last.click()
-    page.get_by_role("option", name="deny").click()
+    choose(page, "Effect", "deny")
     fill(page, "Topic Filter", "secret/#")
-    button(page, "Add")
+    press(page, "Add")
     told(page, "in force")
-    expect(page.locator(".q-dialog")).to_have_count(0)
+    closed(page)
 
     fill(page, "Device", "dev1")
     fill(page, "Topic, or Topic Filter", "secret/x")
-    button(page, "Test")
+    press(page, "Test")
     expect(page.locator("form .io-badge")).to_have_text("deny")
     expect(page.locator("form .io-code")).to_contain_text("deny dev1 both secret/#")
-    expect(page.locator(".q-dialog")).to_have_count(0)
+    closed(page)
     row_action(page, "secret/#", "Remove")
     agree(page, "Remove")
     told(page, "is removed")
@@ -280,15 +261,15 @@ def test_rules_are_added_tested_and_removed(served: Dashboard) -> None:
 def test_groups_and_their_members(served: Dashboard) -> None:
     page = served.as_(ADMIN, "/tenants/acme/groups")
     expect(page.get_by_text("iothub group create acme NAME")).to_be_visible()
-    button(page, "Create group")
+    press(page, "Create group")
     fill(page, "Name", "north")
-    button(page, "Create")
+    press(page, "Create")
     row_action(page, "north", "Change members")
     fill(page, "Device", "dev2")
-    button(page, "Do it")
+    press(page, "Do it")
     told(page, "dev2 is in north")
     assert served("GET", "/tenants/acme/groups/north")["devices"] == ["dev2"]
-    expect(page.locator(".q-dialog")).to_have_count(0)
+    closed(page)
     row_action(page, "north", "Delete")
     agree(page, "Delete")
     told(page, "Group north is deleted")
@@ -296,13 +277,13 @@ def test_groups_and_their_members(served: Dashboard) -> None:
 
 def test_bans_are_added_and_lifted(served: Dashboard) -> None:
     page = served.as_(ADMIN, "/tenants/acme/bans")
-    button(page, "Add ban")
+    press(page, "Add ban")
     fill(page, "Who", "dev2")
     fill(page, "Reason", "noisy")
-    button(page, "Ban")
+    press(page, "Ban")
     told(page, "dev2 is banned")
     assert served("GET", "/tenants/acme/bans")["items"][0]["reason"] == "noisy"
-    expect(page.locator(".q-dialog")).to_have_count(0)
+    closed(page)
     row_action(page, "dev2", "Lift")
     agree(page, "Lift")
     told(page, "is lifted")
@@ -314,37 +295,36 @@ def test_limit_is_changed_and_a_change_in_between_is_not_overwritten(served: Das
     row_action(page, "connections", "Change")
     fill(page, "Value", "77")
     expect(page.locator(".io-diff-new")).to_have_text("77")
-    button(page, "Save")
+    press(page, "Save")
     told(page, "is changed")
     assert served("GET", "/tenants/acme/quotas")["limits"] == {"connections": 77}
 
-    expect(page.locator(".q-dialog")).to_have_count(0)
+    closed(page)
     row_action(page, "publish_messages", "Change")
     fill(page, "Value", "5/1s,100/1d")
     served("PATCH", "/tenants/acme/quotas", {"limits": {"connections": 78}})
-    button(page, "Save")
+    press(page, "Save")
     told(page, "it has changed since it was read")
     assert served("GET", "/tenants/acme/quotas")["limits"] == {"connections": 78}
 
 
 def test_plan_is_created_changed_and_deleted(served: Dashboard) -> None:
     page = served.as_(ADMIN, "/plans")
-    button(page, "Create plan")
+    press(page, "Create plan")
     fill(page, "Name", "tiny")
     with served.following(page):
-        button(page, "Create")
+        press(page, "Create")
     assert page.url.endswith("/plans/tiny")
-    button(page, "Set a limit")
+    press(page, "Set a limit")
     fill(page, "Limit", "connections")
     fill(page, "Value", "3")
-    button(page, "Save")
+    press(page, "Save")
     told(page, "Plan tiny is changed")
     assert served("GET", "/plans/tiny")["limits"] == {"connections": 3}
 
     served.open(page, "/plans")
     row_action(page, "tiny", "Delete")
-    fill(page, "Name", "tiny")
-    button(page, "Delete")
+    confirm(page, "tiny", "Delete")
     told(page, "Plan tiny is deleted")
 
 
