@@ -47,22 +47,26 @@ async def show(view: View) -> None:
     parts.heading("Explain", "what the hubs would say, and which step decides; nothing is sent and no secret is tested")
     await view.api.get(view.tenant_path)  # a tenant that is not there has no form
     given = _asked_for(view.query)
+    of_attempt = dict(given)
 
     async def ask() -> None:
+        is_attempt = "refused" in view.query and given == of_attempt  # the form may ask for something else
+        attempt.set_visibility(is_attempt)
         result.clear()
         with result:
             try:
-                await _answer(view, given, is_attempt="refused" in view.query)
+                await _answer(view, given, is_attempt=is_attempt)
             except RefusalError as refusal:
                 parts.problem(refusal)
 
     with parts.panel(), ui.element("form").classes("io-row").on("submit.prevent", ask):
         _draw_form(given)
         ui.button("Explain").props("unelevated no-caps type=submit")
-    if refused := view.query.get("refused"):
-        with parts.panel("The attempt"):
-            ui.label(f"Refused at {view.query.get('at', '')}: {refused}").classes("io-strong")
-            ui.label("Below is what the hubs would say now to one like it.").classes("io-soft")
+    attempt = ui.element("div")
+    with attempt, parts.panel("The attempt"):
+        ui.label(f"Refused at {view.query.get('at', '')}: {view.query.get('refused', '')}").classes("io-strong")
+        ui.label("Below is what the hubs would say now to one like it.").classes("io-soft")
+    attempt.set_visibility("refused" in view.query)
     result = ui.element("div").props("aria-live=polite")
     if given["device"]:
         await ask()

@@ -47,7 +47,7 @@ def test_refused_client_is_explained_from_its_row(served: Dashboard) -> None:
 
 
 def test_attempt_that_a_step_refused_which_is_not_tested_is_not_allowed_by_its_explanation(served: Dashboard) -> None:
-    """A wrong password: the rule that decided stays on the page, and nothing is green."""
+    """A wrong password: the rule that decided stays on the page, and nothing is green, until the form asks about another client."""
     with closing(RawClient(served.hub.ports["tcp"])) as refused:
         refused.connect("forgetful", username="probe/d1", password="wrong")
     page = served.as_(ADMIN, f"{BASE}/rejected")
@@ -58,6 +58,14 @@ def test_attempt_that_a_step_refused_which_is_not_tested_is_not_allowed_by_its_e
     expect(page.get_by_text(re.compile(r"Refused at .*: wrong_secret"))).to_be_visible()
     expect(page.locator("main .io-badge").first).to_have_text("not tested")
     expect(page.get_by_text("No step refuses it; credential, Will Message: not tested here.")).to_be_visible()
+    fill(page, "Client id, if it is another", "another")
+    press(page, "Explain")
+    expect(page.locator("main .io-badge").first).to_have_text("allow")
+    expect(page.get_by_text("The attempt")).to_be_hidden()
+    fill(page, "Client id, if it is another", "forgetful")
+    press(page, "Explain")
+    expect(page.get_by_text("The attempt")).to_be_visible()
+    expect(page.locator("main .io-badge").first).to_have_text("not tested")
 
 
 def test_publish_and_subscribe_are_explained_by_the_form(served: Dashboard) -> None:
