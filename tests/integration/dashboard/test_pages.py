@@ -48,6 +48,10 @@ _HAS_POINTS = """() => {
     const chart = getElement(Number(document.querySelector(".io-chart").id.slice(1))).chart;
     return chart.getOption().series[0].data.length > 1;
 }"""
+_OUTSIDE = """() => [...document.querySelectorAll("td.io-acts, td.io-acts button")].filter((each) => {
+    const own = each.getBoundingClientRect(), table = each.closest(".io-table").getBoundingClientRect();
+    return own.width === 0 || own.left < table.left || own.right > table.right || table.right > innerWidth;
+}).map((each) => each.outerHTML.slice(0, 200))"""
 ADMIN, VIEWER = "platform-admin", "viewer"
 
 
@@ -412,6 +416,17 @@ def test_phone_has_a_drawer_and_nothing_that_is_too_wide(served: Dashboard) -> N
     expect(brand).not_to_be_in_viewport()
     page.get_by_role("button", name="Navigation").click()
     expect(brand).to_be_in_viewport()
+
+
+@pytest.mark.parametrize("width", [360, 1400])
+@pytest.mark.parametrize("path", ["/tenants", "/tenants/acme/devices", "/tenants/acme/rules"])
+def test_actions_of_a_row_are_inside_of_the_table(served: Dashboard, path: str, width: int) -> None:
+    """They stand still at its right edge while the other columns are scrolled, each of them to be seen and pressed."""
+    page = served.as_(ADMIN, path)
+    page.set_viewport_size({"width": width, "height": 800})
+    expect(page.locator("td.io-acts button").first).to_be_in_viewport(ratio=1)
+
+    assert page.evaluate(_OUTSIDE) == []
 
 
 def test_charts_and_figures_follow_the_hub(served: Dashboard) -> None:
