@@ -251,7 +251,7 @@ def redis_queues(
         for what in ("queues", "queues-read")
     )
     return RedisQueues(
-        write.run_many,
+        write.write_many,
         read.run_many,
         settings.redis.prefix,
         clock=clock,

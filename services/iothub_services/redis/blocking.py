@@ -62,11 +62,18 @@ class BlockingRedis:
 
         Calls of others never come between, so MULTI, its commands and EXEC may be one batch.
         """
+        return self._run(calls, is_joining=False)
+
+    def write_many(self, calls: Sequence[Call]) -> list[Reply]:
+        """As `run_many`. The scripts that come first are done together, and are on the disk together."""
+        return self._run(calls, is_joining=True)
+
+    def _run(self, calls: Sequence[Call], *, is_joining: bool) -> list[Reply]:
         with self._lock:
             if self._clock.monotonic() < self._asked_again_at:
                 return [RedisUnavailableError(self._trouble)] * len(calls)
             try:
-                outcomes = self._link.exchange(calls)
+                outcomes = self._link.exchange(calls, is_joining=is_joining)
             except LinkLostError as error:
                 self._leave_alone(error)
                 return [error] * len(calls)

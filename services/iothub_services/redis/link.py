@@ -5,6 +5,8 @@ Knows neither a thread nor a pause: the caller decides when a lost server is tri
 Theory: a batch is one pipeline, and its answers come in order. Nothing is ever sent twice: when the connection is lost, what had no answer fails as
 "may be written", unless nothing of it was sent. A script is loaded on each connection before the first call of it; so calls of several scripts are
 done in their order, and only a SCRIPT FLUSH in between can put one that must be repeated behind others.
+A server that syncs before it answers does so once for a transaction, and for calls without one each time it has read 16 KiB of them.
+Only scripts are in it: Redis looks at a command when it is queued, and one that it refuses (full: ZADD) would keep all from being done.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from iothub.base.clock import Clock
 from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply, command
 from iothub_services.redis.wire import NoScriptRefusedError, ReadOnlyRefusedError, Wire
 
+_QUEUED = b"QUEUED"
+_MULTI, _EXEC = command("MULTI"), command("EXEC")
 _PATIENCE = 4.0  # time-outs that a batch may take, when every answer comes just in time
 
 
@@ -47,8 +51,10 @@ class Link:
     def is_open(self) -> bool:
         return self._wire is not None
 
-    def exchange(self, calls: Sequence[Call]) -> list[Reply]:
+    def exchange(self, calls: Sequence[Call], *, is_joining: bool = False) -> list[Reply]:
         """Return the answer to each, or its error, in their order.
+
+        `is_joining`: the scripts that come first are one transaction, each with its own answer.
 
         Raises LinkLostError: None was answered. `is_written`: some may have been done.
         """
@@ -57,7 +63,13 @@ class Link:
         wire = self._opened()
         deadline = self._clock.monotonic() + self._longest_s
         try:
-            outcomes = self._pipelined(wire, self._with_missing_scripts(calls), deadline)[-len(calls) :]
+            loads = self._missing_scripts(calls)
+            joined = _scripts_first(calls) if is_joining else 0
+            if joined > 1:
+                sent = [*loads, _MULTI, *calls[:joined], _EXEC, *calls[joined:]]
+                outcomes = _taken_apart(self._pipelined(wire, sent, deadline)[len(loads) :], joined)
+            else:
+                outcomes = self._pipelined(wire, [*loads, *calls], deadline)[len(loads) :]
         except RedisRefusedError as error:  # something that cannot be put into bytes; nothing was sent
             return [error] if len(calls) == 1 else [self.exchange([call])[0] for call in calls]
         again = [place for place, outcome in enumerate(outcomes) if isinstance(outcome, NoScriptRefusedError)]
@@ -87,12 +99,12 @@ class Link:
                 raise LinkLostError(error.fact, remedy=error.remedy) from None
         return self._wire
 
-    def _with_missing_scripts(self, calls: Sequence[Call]) -> list[Call]:
-        """Return the calls behind the scripts that they need and the server may not have."""
+    def _missing_scripts(self, calls: Sequence[Call]) -> list[Call]:
+        """Return the calls that load what these need and the server may not have."""
         needed = {call.script.digest: call.script for call in calls if call.script is not None}
         missing = [script for digest, script in needed.items() if digest not in self._known]
         self._known.update(needed)
-        return [*(command("SCRIPT", "LOAD", script.text) for script in missing), *calls]
+        return [command("SCRIPT", "LOAD", script.text) for script in missing]
 
     def _pipelined(self, wire: Wire, calls: Sequence[Call], deadline: float) -> list[Reply]:
         """Send all, read all. What has no answer when the connection is lost gets the error instead. Raises LinkLostError: nothing has one."""
@@ -109,6 +121,24 @@ class Link:
                 raise LinkLostError(error.fact, is_written=True, remedy=error.remedy) from None
             outcomes += [LinkLostError(str(error), is_written=True)] * (len(calls) - len(outcomes))
         return outcomes
+
+
+def _scripts_first(calls: Sequence[Call]) -> int:
+    """Return how many calls at the beginning are scripts."""
+    count = 0
+    while count < len(calls) and calls[count].script is not None:
+        count += 1
+    return count
+
+
+def _taken_apart(outcomes: list[Reply], joined: int) -> list[Reply]:
+    """Return what became of each call, of what MULTI, so many calls, EXEC and the rest were answered.
+
+    A call that Redis has refused to queue has its own answer, and so has one that was done because MULTI was refused.
+    """
+    queued, done, rest = outcomes[1 : joined + 1], outcomes[joined + 1], outcomes[joined + 2 :]
+    answers = done if isinstance(done, list) else [done if each == _QUEUED else each for each in queued]
+    return [*answers, *rest]
 
 
 def is_lost(outcomes: Sequence[Reply]) -> bool:

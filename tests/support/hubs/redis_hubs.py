@@ -46,7 +46,7 @@ class RedisQueueHarness:
         write, read = self.connection(*ports), self.connection(*ports)
         with closing(write), closing(read):
             yield RedisQueues(
-                write.run_many, read.run_many, self.prefix, on_lost=self.lost.append, on_back=self.back.append
+                write.write_many, read.run_many, self.prefix, on_lost=self.lost.append, on_back=self.back.append
             )
 
     def create(self, queues: Sequence[int]) -> None:

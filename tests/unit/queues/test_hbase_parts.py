@@ -377,7 +377,7 @@ def test_outcomes_are_kept_until_their_group_ends_well() -> None:
 
     def fail() -> None:
         with moves.group():
-            assert moves.settle([first], moves.new_of([first]), [False]) == [False]
+            assert moves.settle([first], [False]) == [False]
             raise RuntimeError("a failure")
 
     with pytest.raises(RuntimeError):
@@ -385,6 +385,6 @@ def test_outcomes_are_kept_until_their_group_ends_well() -> None:
 
     with moves.group():
         assert moves.new_of([first, second]) == [second]
-        assert moves.settle([first, second], [second], [True]) == [False, True]
+        assert moves.settle([first, second], [True]) == [False, True]
 
     assert len(moves) == 0

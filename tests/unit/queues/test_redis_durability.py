@@ -16,9 +16,9 @@ GOOD = {
 }
 
 
-def settings_replies(version: str = "7.0.15", **changed: str) -> list[Reply]:
+def settings_replies(version: str = "7.0.15", mode: str = "standalone", **changed: str) -> list[Reply]:
     found = GOOD | {name.replace("_", "-"): value for name, value in changed.items()}
-    info = f"# Server\r\nredis_version:{version}\r\nredis_mode:standalone\r\n".encode()
+    info = f"# Server\r\nredis_version:{version}\r\nredis_mode:{mode}\r\n".encode()
     replies: list[Reply] = [info]
     replies += [[name.encode(), value.encode()] for name, value in found.items()]
     return replies
@@ -42,6 +42,12 @@ def test_server_must_sync_before_it_answers(version: str) -> None:
 def test_policy_that_removes_what_expires_removes_no_queue() -> None:
     """A cache beside the queues may make room."""
     assert faults(settings_replies(maxmemory_policy="volatile-lru")) == []
+
+
+def test_server_must_not_be_in_cluster_mode() -> None:
+    """A batch is one transaction, and its queues have a slot each."""
+    assert [fault.split(",")[0] for fault in faults(settings_replies(mode="cluster"))] == ["it is in cluster mode"]
+    assert faults(settings_replies(mode="sentinel")) == []
 
 
 def test_everything_that_is_wrong_is_named() -> None:

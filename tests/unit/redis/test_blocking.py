@@ -17,6 +17,7 @@ def test_calls_answer_or_raise() -> None:
     assert redis.run("SET", "a", "x") == b"OK"
     assert redis.run_many([script_call(DOUBLE, [], 21)]) == [42]
     assert redis.run_many([command("GET", "a"), command("GET", "b")]) == [b"x", None]
+    assert redis.write_many([script_call(DOUBLE, [], 4), script_call(DOUBLE, [], 5)]) == [8, 10]
     with pytest.raises(RedisRefusedError):
         redis.run("INCR", "a")
 

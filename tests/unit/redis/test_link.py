@@ -6,7 +6,8 @@ import pytest
 
 from iothub_services.redis.calls import RedisRefusedError, RedisUnavailableError, Reply, Script, command, script_call
 from iothub_services.redis.link import LinkLostError, is_lost
-from tests.support.servers.fake_redis import FakeRedis
+from iothub_services.redis.wire import refusal
+from tests.support.servers.fake_redis import FakeRedis, FakeWire
 
 APPEND = Script("return redis.call('RPUSH', KEYS[1], ARGV[1])")
 COUNT = Script("return redis.call('LLEN', KEYS[1])")
@@ -118,6 +119,92 @@ def test_scripts_are_told_to_a_new_connection() -> None:
     link.exchange([script_call(APPEND, ["a"], "y")])
 
     assert server.pipelines[-1][0][:2] == ("SCRIPT", "LOAD")
+
+
+def test_scripts_that_come_first_are_one_transaction() -> None:
+    """Redis syncs once for all of them. A command behind them that it refuses must not keep them from being done."""
+    server = FakeRedis()
+    link = server.link()
+    calls = [script_call(APPEND, ["a"], "x"), script_call(COUNT, ["a"]), command("INCR", "a")]
+
+    outcomes = [link.exchange(calls, is_joining=True) for _ in range(2)]
+
+    assert [found[:2] for found in outcomes] == [[1, 1], [2, 2]]
+    assert all(isinstance(found[2], RedisRefusedError) for found in outcomes)
+    assert [call[0] for call in server.pipelines[1]] == ["MULTI", "EVALSHA", "EVALSHA", "EXEC", "INCR"]
+
+
+def test_script_that_fails_in_a_transaction_fails_alone() -> None:
+    server = FakeRedis()
+    link = server.link()
+    link.exchange([command("SET", "text", "x")])
+
+    outcomes = link.exchange([script_call(APPEND, ["text"], "x"), script_call(APPEND, ["a"], "x")], is_joining=True)
+
+    assert isinstance(outcomes[0], RedisRefusedError)
+    assert outcomes[1] == 1
+
+
+def test_one_script_needs_no_transaction() -> None:
+    server = FakeRedis()
+    link = server.link()
+
+    assert link.exchange([script_call(APPEND, ["a"], "x"), command("LLEN", "a")], is_joining=True) == [1, 1]
+    assert "MULTI" not in [call[0] for call in server.pipelines[-1]]
+
+
+def test_scripts_that_were_flushed_are_sent_again_from_a_transaction() -> None:
+    server = FakeRedis()
+    link = server.link()
+    calls = [script_call(APPEND, ["a"], "x"), script_call(APPEND, ["a"], "y")]
+    link.exchange(calls, is_joining=True)
+    link.exchange([command("SCRIPT", "FLUSH")])
+
+    assert link.exchange(calls, is_joining=True) == [3, 4]
+
+
+def test_transaction_that_was_not_begun_has_the_answer_of_each_call() -> None:
+    """Redis runs somebody's long script when MULTI comes, and is through with it before the calls behind it."""
+    server = FakeRedis()
+    link = server.link()
+    calls = [script_call(APPEND, ["a"], "x"), script_call(APPEND, ["a"], "y")]
+    link.exchange(calls)
+    read = server.wires[0].read
+    server.wires[0].read = (
+        lambda count: [  # type: ignore[method-assign]
+            refusal("BUSY Redis is busy running a script"),
+            *read(count)[1:-1],
+            refusal("ERR EXEC without MULTI"),
+        ]
+    )
+    server.wires[0].send = lambda sent: send([sent[1], *sent[1:-1], sent[-2]])  # type: ignore[method-assign]
+    send = FakeWire.send.__get__(server.wires[0])
+
+    assert link.exchange(calls, is_joining=True) == [4, 5]
+
+
+def test_transaction_whose_end_is_not_heard_may_be_written() -> None:
+    """Each of its calls was queued, which says nothing of what became of it."""
+    server = FakeRedis()
+    link = server.link()
+    calls = [script_call(APPEND, ["a"], "x"), script_call(APPEND, ["a"], "y")]
+    link.exchange(calls)
+    read = server.wires[0].read
+    answers: list[Reply] = []
+
+    def until_the_end(count: int) -> list[Reply]:
+        if answers:
+            raise RedisUnavailableError("Connection closed by server.", is_written=True)
+        answers.extend(read(count)[:-1])
+        return list(answers)
+
+    server.wires[0].read = until_the_end  # type: ignore[method-assign]
+    outcomes = link.exchange(calls, is_joining=True)
+
+    assert answers == [b"OK", b"QUEUED", b"QUEUED"]
+    assert is_lost(outcomes)
+    assert all(isinstance(each, LinkLostError) and each.is_written for each in outcomes)
+    assert len(outcomes) == len(calls)
 
 
 def test_replica_is_left_for_the_master() -> None:

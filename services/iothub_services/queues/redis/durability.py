@@ -38,17 +38,21 @@ def faults(replies: Sequence[Reply], *, is_memory_enough: bool = False) -> list[
         if refused.retryable:
             raise refused
         return [f"its settings cannot be looked at ({refused.fact}): allow this user CONFIG GET and INFO (ACL SETUSER)"]
-    version = _version(replies[0])
+    server = _info(replies[0])
     found = dict(zip(_ASKED, map(_value, replies[1:]), strict=True))
-    always = _always(version, found)
+    always = _always(_version(server.get("redis_version", "")), server.get("redis_mode", ""), found)
     return always if is_memory_enough else [*always, *_unsynced(found)]
 
 
-def _always(version: tuple[int, ...], found: Mapping[str, str]) -> list[str]:
+def _always(version: tuple[int, ...], mode: str, found: Mapping[str, str]) -> list[str]:
     why = []
     if version < LEAST_VERSION:
         shown = ".".join(map(str, version))
         why.append(f"it is version {shown}, queues need {'.'.join(map(str, LEAST_VERSION))} or newer")
+    if mode == "cluster":
+        why.append(
+            "it is in cluster mode, which has no transaction of several queues: use a server that is not, or Sentinel"
+        )
     policy = found["maxmemory-policy"]
     if policy != "noeviction" and not policy.startswith("volatile"):
         why.append(f'maxmemory-policy is "{policy}", which removes queues to make room: set it to noeviction')
@@ -70,10 +74,13 @@ def _unsynced(found: Mapping[str, str]) -> list[str]:
     return why
 
 
-def _version(info: Reply) -> tuple[int, ...]:
+def _info(info: Reply) -> dict[str, str]:
     text = info.decode(errors="replace") if isinstance(info, bytes) else ""
-    line = next((line for line in text.splitlines() if line.startswith("redis_version:")), "")
-    return tuple(int(part) for part in line.partition(":")[2].strip().split(".")[:2] if part.isdecimal())
+    return {name: said.strip() for name, _, said in [line.partition(":") for line in text.splitlines()]}
+
+
+def _version(said: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in said.split(".")[:2] if part.isdecimal())
 
 
 def _value(reply: Reply) -> str:

@@ -10,7 +10,8 @@ cdef class KnownQueue(RemoteQueue):
 
 @cython.final
 cdef class QueueIndex:
-    cdef object _sender, _names, _is_lost
+    cdef object _sender, _names
+    cdef set _lost
     cdef dict _known, _tenants
 
     cpdef KnownQueue get(self, object queue_id)

@@ -46,7 +46,7 @@ class QueueIndex:
     def __init__(self, sender: Sender, names: Names) -> None:
         self._sender = sender
         self._names = names
-        self._is_lost = sender.damage.is_lost
+        self._lost = sender.damage.lost
         self._known: dict[int, KnownQueue] = {}
         self._tenants: dict[int, Tenant] = {}
 
@@ -54,7 +54,7 @@ class QueueIndex:
 
     def get(self, queue_id: int) -> KnownQueue | None:
         """Return a queue if this hub has heard of it, and it is not lost."""
-        return None if self._is_lost(queue_id) else self._known.get(queue_id)
+        return None if queue_id in self._lost else self._known.get(queue_id)
 
     def tenant_of(self, queue_id: int) -> int | None:
         """Return whose queue this is, lost or not, if this hub has heard of it."""
@@ -174,7 +174,7 @@ class QueueIndex:
 
     def _stats(self, queue_id: int, fields: _Fields, named_by: int = _NOBODY) -> QueueStats | None:
         """None: it is damaged. `named_by` as in `_added`."""
-        if self._is_lost(queue_id):
+        if queue_id in self._lost:
             return None
         tenant_id = int(fields[0]) if fields[0] and fields[0].isdigit() else named_by
         try:

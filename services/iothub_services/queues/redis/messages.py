@@ -26,7 +26,6 @@ _UNMADE = Call(())
 _LIMITS = ("", "session_queued_messages", "session_queued_bytes", "queued_messages", "queued_bytes")
 _RESULT = re.compile(rb"(?P<at>\d+)|f(?P<full>[1-4])|d(?P<record>\d+):(?P<limit>[1-4]):(?P<dropped>[\d,]+)")
 _END = b"\r\n"
-_SIZES = tuple(b"$%d\r\n" % size for size in range(21))  # before a number, by its digits
 _WORDS = Names.count + 7  # keys; what an append says once
 _WORDS_OF_RECORD = 6
 _SPACE, _RUN, _ZERO, _NINE = b" =09"
@@ -37,7 +36,7 @@ class Encoder:
 
     def __init__(self, names: Names, writer: int) -> None:
         self._names = names
-        self._writer = packed(b"%d" % writer)
+        self._writer = packed_number(writer)
         self._start = _start(1)
         self._now_ms = -1
         self._room: tuple[int, int] = (0, 0)
@@ -56,19 +55,14 @@ class Encoder:
         if now_ms != self._now_ms or room != self._room:
             self._now_ms = now_ms
             self._room = room
-            self._said = b"".join([packed(b"%d" % each) for each in (now_ms, *room, WRITERS_KEPT)])
-        number, tail = b"%d" % sequence, b"%d" % known.tail
+            self._said = b"".join([packed_number(each) for each in (now_ms, *room, WRITERS_KEPT)])
         parts = [
             self._start if count == 1 else _start(count),
             self._names.packed_keys(known.queue_id),
             self._writer,
-            _SIZES[len(number)],
-            number,
-            _END,
+            packed_number(sequence),
             self._said,
-            _SIZES[len(tail)],
-            tail,
-            _END,
+            packed_number(known.tail),
         ]
         for at in range(count):
             item: Item = items[at]
@@ -188,6 +182,12 @@ def run_of(answer: bytes) -> tuple[int, int, int]:
     return messages, size_bytes, value
 
 
+def packed_number(number: int) -> bytes:
+    """Return a number as an argument on its way to Redis."""
+    digits = f"{number}"
+    return f"${len(digits)}\r\n{digits}\r\n".encode()
+
+
 def _start(records: int) -> bytes:
     return packed_start(APPEND, _WORDS + _WORDS_OF_RECORD * records)
 
@@ -195,5 +195,5 @@ def _start(records: int) -> bytes:
 def _head(item: Item, share: Share) -> bytes:
     identifiers = b",".join([b"%d" % each for each in share.subscription_ids])
     message_id = item.message_id if share.qos == 2 else b""
-    fields = (b"%d" % share.qos, b"%d" % share.flags, b"%d" % item.expires_at_ms, identifiers, message_id)
-    return b"".join([packed(field) for field in fields]) + b"$%d\r\n" % item.size
+    numbers = [packed_number(share.qos), packed_number(share.flags), packed_number(item.expires_at_ms)]
+    return b"".join([*numbers, packed(identifiers), packed(message_id), b"$%d\r\n" % item.size])

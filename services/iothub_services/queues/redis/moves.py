@@ -14,15 +14,16 @@ from iothub.base.clock import Clock
 from iothub.base.errors import BackendError
 from iothub_services.queues.port import Move
 from iothub_services.queues.redis.index import KnownQueue, QueueIndex, unknown
+from iothub_services.queues.redis.messages import packed_number
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.reader_scripts import CLAIM, ID_KEPT_MS, IDS_KEPT, MOVE
 from iothub_services.queues.redis.sending import GONE, Sender
 from iothub_services.queues.remote.rounds import as_one
-from iothub_services.redis.calls import Argument, Call, PackedCall, Reply, Script, packed, packed_start, script_call
+from iothub_services.redis.calls import Argument, Call, PackedCall, Reply, Script, packed_start, script_call
 
 Reader = tuple[int, int]  # queue id, epoch
 
-_WORDS = 5  # what a call of moves says once
+_WORDS = Names.count + 5  # keys; what a call of moves says once
 
 
 class Claimed(NamedTuple):
@@ -55,24 +56,31 @@ class Moving:
         self._readers: list[Reader] = []
         self._done: set[Reader] = set()
         self.asked: list[Call] = []
-        by_reader: dict[Reader, list[int]] = {}
-        for move in moves:
-            by_reader.setdefault((move.queue_id, move.epoch), []).extend((int(move.kind), move.value))
-        unknown_ids = [queue_id for queue_id, _ in by_reader if index.get(queue_id) is None]
+        self._ask(names, sequence, now_ms, moves)
+
+    def _ask(self, names: Names, sequence: Iterator[int], now_ms: int, moves: Sequence[Move]) -> None:
+        """Make the calls. Raises BackendError."""
+        by_reader: dict[Reader, list[bytes]] = {}
+        for kind, queue_id, epoch, value in moves:
+            words = by_reader.get((queue_id, epoch))
+            if words is None:
+                words = by_reader[queue_id, epoch] = []
+            words.append(packed_number(kind))
+            words.append(packed_number(value))
+        unknown_ids = [queue_id for queue_id, _ in by_reader if self._index.get(queue_id) is None]
         if unknown_ids:
-            index.find(unknown_ids)
-        said = b"".join([packed(b"%d" % each) for each in (now_ms, ID_KEPT_MS, IDS_KEPT)])
-        for reader, pairs in by_reader.items():
-            known = index.get(reader[0])
+            self._index.find(unknown_ids)
+        said = b"".join([packed_number(each) for each in (now_ms, ID_KEPT_MS, IDS_KEPT)])
+        one = _start(2)
+        for reader, words in by_reader.items():
+            queue_id, epoch = reader
+            known = self._index.get(queue_id)
             if known is not None:
                 self._known.append(known)
                 self._readers.append(reader)
-                parts = [packed_start(MOVE, names.count + _WORDS + len(pairs)), names.packed_keys(reader[0])]
-                parts.append(packed(b"%d" % reader[1]))
-                parts.append(packed(b"%d" % next(sequence)))
-                parts.append(said)
-                for each in pairs:
-                    parts.append(packed(b"%d" % each))  # noqa: PERF401 - compiled, this is faster
+                start = one if len(words) == 2 else _start(len(words))
+                number = packed_number(next(sequence))
+                parts = [start, names.packed_keys(queue_id), packed_number(epoch), number, said, *words]
                 self.asked.append(PackedCall(MOVE, b"".join(parts)))
 
     def take(self, outcomes: Sequence[Reply]) -> list[BackendError]:
@@ -81,21 +89,21 @@ class Moving:
         for at in range(len(outcomes)):
             known = self._known[at]
             outcome = outcomes[at]
-            if isinstance(outcome, BackendError):
-                outcome = self._sender.of_queue(known.queue_id, outcome)
-            if isinstance(outcome, BackendError):
-                errors.append(outcome)
-            elif type(outcome) is list:
+            if type(outcome) is list:
                 messages, size_bytes = cast("list[bytes]", outcome)
                 known.holds(int(messages), int(size_bytes))
                 self._done.add(self._readers[at])
+                continue
+            outcome = self._sender.of_queue(known.queue_id, outcome)
+            if isinstance(outcome, BackendError):
+                errors.append(outcome)
             elif outcome == GONE:
                 self._index.forget(known.queue_id)
         return as_one(errors, len(outcomes))
 
     def done(self, moves: Sequence[Move]) -> list[bool]:
         """Say of each of these moves whether it is done."""
-        return [(move.queue_id, move.epoch) in self._done for move in moves]
+        return [(queue_id, epoch) in self._done for _, queue_id, epoch, _ in moves]
 
 
 class Readers:
@@ -152,3 +160,7 @@ class Readers:
 
     def _ages(self) -> tuple[int, int, int]:
         return int(self._clock.wall() * 1000), ID_KEPT_MS, IDS_KEPT
+
+
+def _start(words: int) -> bytes:
+    return packed_start(MOVE, _WORDS + words)

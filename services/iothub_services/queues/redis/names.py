@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The keys of queues in Redis: those of one queue, all with its id for a hash tag, and those that all queues share.
 
 Knows no value.
@@ -45,7 +46,7 @@ class Names:
 
     def packed_keys(self, queue_id: int) -> bytes:
         """Return how many keys a queue has, and all of them, as arguments of a command on their way to Redis."""
-        digits = b"%d" % queue_id
+        digits = f"{queue_id}".encode()
         return digits.join(self._packed[len(digits)])
 
     def _parts_of_packed(self, digits: int) -> list[bytes]:

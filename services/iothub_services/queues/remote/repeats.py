@@ -9,7 +9,7 @@ that were given up never come again; so that they do not stay for ever, the olde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
@@ -63,13 +63,12 @@ class Repeats(Generic[Op, Kept]):
         """Return those of which nothing is kept."""
         return [op for op, kept in zip(ops, self.all_of(ops), strict=True) if kept is None]
 
-    def settle(self, ops: Sequence[Op], new: Sequence[Op], came: Sequence[Kept]) -> list[Kept | None]:
-        """Keep what came of the new ones, and return what is kept of all, whose answers are given back."""
-        for op, kept in zip(new, came, strict=True):
-            self.keep(op, kept)
-        found = self.all_of(ops)
-        for op in ops:
-            self.answered(op)
+    def settle(self, ops: Sequence[Op], came: Iterable[Kept]) -> list[Kept]:
+        """Return what is kept of each operation, and what came of the new ones: their answers, which are given back."""
+        rest = iter(came)
+        found = [next(rest) if kept is None else kept for kept in self.all_of(ops)]
+        with self.group():
+            self.begin(ops, found, 0)
         return found
 
     def begin(self, ops: Sequence[Op], kept: Sequence[Kept], size_bytes: int) -> None:

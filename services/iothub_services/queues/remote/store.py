@@ -114,7 +114,7 @@ class RemoteQueues:
     def apply(self, moves: list[Move]) -> list[bool]:
         self._writing()
         new = self._moved.new_of(moves)
-        return list(map(bool, self._moved.settle(moves, new, self._moves.apply(new))))
+        return self._moved.settle(moves, self._moves.apply(new))
 
     def write_operations(self, moves: list[Move], batch: list[AppendOperation]) -> tuple[list[bool], list[Answer]]:
         """Do what `apply` and `append` do, for the writer: see `WritesTogether`."""
@@ -122,8 +122,8 @@ class RemoteQueues:
         new = self._moved.new_of(moves)
         moving = self._moves.begin(new) if new else None
         items = self._append(batch, moving)
-        done = self._moved.settle(moves, new, [] if moving is None else moving.done(new))
-        return list(map(bool, done)), [item.answer_of_operation() for item in items]
+        done = self._moved.settle(moves, () if moving is None else moving.done(new))
+        return done, [item.answer_of_operation() for item in items]
 
     def _append(self, batch: Sequence[Append | AppendOperation], moving: Moving | None) -> list[Item]:
         """`moving`: goes ahead of everything."""
