@@ -92,7 +92,12 @@ class Dashboard:
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         self.pid = self._process.pid
-        until(lambda: '"event": "ready"' in self.log.read_text(), "the dashboard is ready", 60)
+        try:
+            until(lambda: '"event": "ready"' in self.log.read_text(), "the dashboard is ready", 60)
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
         self._contexts: dict[str, BrowserContext] = {}
         self._pages: list[Page] = []
 

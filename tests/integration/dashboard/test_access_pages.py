@@ -56,6 +56,9 @@ def test_webhook_is_created_tested_changed_rotated_and_deleted(served: Dashboard
     expect(page.get_by_text("Nothing has been delivered yet.")).to_be_visible()
     press(page, "Change")
     fill(page, "URL", "https://127.0.0.1:1/x")
+    press(page, "Save")
+    told(page, "is not public")
+    fill(page, "URL", "https://localhost:1/x")
     page.get_by_role("checkbox").click()
     with served.following(page):
         press(page, "Save")
