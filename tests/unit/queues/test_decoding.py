@@ -25,18 +25,21 @@ from iothub_services.queues.journal.records import (
     RebuildRecord,
     Record,
     Type,
+    packed,
+    placed,
 )
 
 MARK = b"12345678"
 LARGE = (1 << 64) - 1
+SHARES = [Placed(LARGE, LARGE, 2, 255, (1, 0xFFFFFFFF)), Placed(7, 8, 0, 1)]
 APPENDS: list[Record] = [
-    AppendRecord(b"", b"", 0, ()),
-    AppendRecord(b"", b"body", 0, (Placed(5, 1, 1, 0),)),
+    AppendRecord(b"", b"", 0, b""),
+    AppendRecord(b"", b"body", 0, packed((Placed(5, 1, 1, 0),))),
     AppendRecord(
         b"i" * 16,
         bytes(range(256)) * 20,
         (1 << 48) - 1,
-        (Placed(LARGE, LARGE, 2, 255, (1, 0xFFFFFFFF)), Placed(7, 8, 0, 1)),
+        packed(SHARES),
         (9, 3, 65_535),
     ),
 ]
@@ -73,9 +76,9 @@ def test_records_of_all_kinds_are_read_back(monkeypatch: pytest.MonkeyPatch, *, 
     assert found.verdict is Verdict.WHOLE
     assert [each.record for each in found.records] == records
     assert [type(each.record) for each in found.records] == [type(record) for record in records]
-    appended = found.records[1].record
+    appended = found.records[2].record
     assert isinstance(appended, AppendRecord)
-    assert [type(each) for each in appended.deliveries] == [Placed]
+    assert placed(appended.deliveries) == SHARES
     assert isinstance(found.records[len(APPENDS)].record[0], Type)
 
 

@@ -10,7 +10,7 @@ import pytest
 from iothub.base.errors import BackendError
 from iothub_services.queues.journal.decoding import Verdict, salvage, scan
 from iothub_services.queues.journal.encoding import encode_group
-from iothub_services.queues.journal.records import AppendRecord, MoveRecord, Placed, Record, Type
+from iothub_services.queues.journal.records import AppendRecord, MoveRecord, Placed, Record, Type, packed
 from iothub_services.queues.journal.segments import Journal, Loaded
 from tests.support.servers.losing_disk import LosingDisk
 
@@ -25,7 +25,7 @@ def group_of(number: int, chance: random.Random) -> list[Record]:
     records: list[Record] = [MoveRecord(Type.HEAD, 1, number)]
     for _ in range(chance.randrange(4)):
         body = chance.randbytes(chance.randrange(900))
-        records.append(AppendRecord(b"", body, 0, (Placed(number, 1, 1, 0), Placed(number, 2, 2, 1, (7, 8)))))
+        records.append(AppendRecord(b"", body, 0, packed((Placed(number, 1, 1, 0), Placed(number, 2, 2, 1, (7, 8))))))
     return records
 
 
@@ -123,7 +123,7 @@ def test_body_is_no_record_whatever_it_holds() -> None:
     list(journal.load(0))
     numbers = [number.to_bytes(8, "little") for number in range(6)]
     forged = [encode_group(mark, SEGMENT_BYTES, [MoveRecord(Type.HEAD, 7, 7)]) for mark in numbers]
-    written(journal, AppendRecord(b"", b"".join(forged) * 20, 0, (Placed(1, 1, 1, 0),)))
+    written(journal, AppendRecord(b"", b"".join(forged) * 20, 0, packed((Placed(1, 1, 1, 0),))))
     for _ in range(2):  # the blocks are used again by the next but one
         journal.delete(journal.next_segment())
     written(journal, MoveRecord(Type.HEAD, 1, 1))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from iothub.base.errors import BackendError
-from iothub_services.queues.journal.records import AppendRecord, Placed
+from iothub_services.queues.journal.records import AppendRecord, Placed, packed
 from iothub_services.queues.journal.segments import Journal
 from iothub_services.queues.journal.sizes import FIRST, LARGEST, SMALLEST, SegmentSizes, most_bytes
 from tests.support.servers.losing_disk import LosingDisk
@@ -33,7 +33,7 @@ def journal(disk: LosingDisk) -> Journal:
 def fill(journal: Journal) -> None:
     """Write more than half of the segment."""
     group = journal.group()
-    group.write(AppendRecord(b"", bytes(journal.size_bytes // 2 + 1), 0, (Placed(1, 1, 1, 0),)))
+    group.write(AppendRecord(b"", bytes(journal.size_bytes // 2 + 1), 0, packed((Placed(1, 1, 1, 0),))))
     journal.write(group)
 
 
@@ -129,7 +129,7 @@ def test_spare_blocks_of_a_process_that_died_are_given_back(journal: Journal, di
 def test_segment_of_one_very_large_message_is_counted_and_not_used_again(journal: Journal, disk: LosingDisk) -> None:
     """The message made the file longer than the others: its blocks as a spare segment would be beyond every limit."""
     group = journal.group()
-    group.write(AppendRecord(b"", bytes(9 * MIB), 0, (Placed(1, 1, 1, 0),)))
+    group.write(AppendRecord(b"", bytes(9 * MIB), 0, packed((Placed(1, 1, 1, 0),))))
     journal.write(group)
     end = journal.at
     large = journal.disk_bytes, journal.bytes_above(0), journal.has_room(1)

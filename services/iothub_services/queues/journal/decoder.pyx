@@ -7,12 +7,12 @@ The plain counterparts are in `iothub_services.queues.journal.decoding`; `iothub
 from __future__ import annotations
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from iothub_services.queues.encoder cimport sum_of
 
-from iothub_services.queues.journal.records import LARGEST, AppendRecord, Found, MoveRecord, Placed, Type
+from iothub_services.queues.journal.records import LARGEST, AppendRecord, Found, MoveRecord, Type
 
 
 cdef enum:
@@ -95,7 +95,7 @@ cpdef object decode_common(bytes data, Py_ssize_t at, Py_ssize_t end):
 cdef object _append(const uint8_t *at, const uint8_t *end):
     cdef uint64_t expires_at_ms, size, count, queue_id, epoch, packet_id
     cdef uint8_t flags
-    cdef list deliveries = []
+    cdef const uint8_t *first
     cdef object inbound = None
     if end - at < APPEND_SIZE:
         raise ValueError("fields and length differ")
@@ -109,25 +109,22 @@ cdef object _append(const uint8_t *at, const uint8_t *end):
     message_id = PyBytes_FromStringAndSize(<const char *> at + 51, 16) if flags & 1 else b""
     if flags & 2:
         inbound = (queue_id, epoch, packet_id)
-    at += APPEND_SIZE
+    first = at = at + APPEND_SIZE
     while count:
-        at = _delivery(at, end, deliveries)
+        at = _delivery(at, end)
         count -= 1
+    deliveries = PyBytes_FromStringAndSize(<const char *> first, at - first)
     if <uint64_t> (end - at) != size:
         raise ValueError("fields and length differ")
     body = PyBytes_FromStringAndSize(<const char *> at, end - at)
-    return _new(AppendRecord, (message_id, body, expires_at_ms, tuple(deliveries), inbound))
+    return _new(AppendRecord, (message_id, body, expires_at_ms, deliveries, inbound))
 
 
-cdef const uint8_t *_delivery(const uint8_t *at, const uint8_t *end, list deliveries) except NULL:
-    cdef uint32_t identifiers, index
-    cdef tuple found = ()
+cdef inline const uint8_t *_delivery(const uint8_t *at, const uint8_t *end) except NULL:
+    cdef uint32_t identifiers
     if end - at < DELIVERY_SIZE:
         raise ValueError("fields and length differ")
     identifiers = <uint32_t> _number(at + 18, 2)
     if (end - at - DELIVERY_SIZE) // 4 < <Py_ssize_t> identifiers:
         raise ValueError("fields and length differ")
-    if identifiers:
-        found = tuple([_number(at + DELIVERY_SIZE + 4 * index, 4) for index in range(identifiers)])
-    deliveries.append(_new(Placed, (_number(at, 8), _number(at + 8, 8), at[16], at[17], found)))
     return at + DELIVERY_SIZE + 4 * identifiers

@@ -40,7 +40,6 @@ from iothub_services.queues.journal.records import (
     KeptRecord,
     LimitsRecord,
     MoveRecord,
-    Placed,
     RebuildRecord,
     Record,
     Type,
@@ -199,20 +198,17 @@ def decode_common(data: bytes, at: int, end: int) -> Record | None:
 
 def _decode_append(data: bytes, at: int, end: int) -> AppendRecord:
     *_, expires_at_ms, size, count, queue_id, epoch, packet_id, message_id, flags = APPEND.unpack_from(data, at)
-    next_at = at + APPEND.size
-    deliveries = []
+    first_at = next_at = at + APPEND.size
     for _ in range(count):
-        queue, position, qos, delivery_flags, identifiers = DELIVERY.unpack_from(data, next_at)
-        next_at += DELIVERY.size
-        ids = [IDENTIFIER.unpack_from(data, next_at + 4 * index)[0] for index in range(identifiers)]
-        next_at += 4 * identifiers
+        *_, identifiers = DELIVERY.unpack_from(data, next_at)
+        next_at += DELIVERY.size + IDENTIFIER.size * identifiers
         if next_at > end:
             raise ValueError("fields and length differ")
-        deliveries.append(Placed(queue, position, qos, delivery_flags, tuple(ids)))
     if next_at + size != end:
         raise ValueError("fields and length differ")
     inbound = (queue_id, epoch, packet_id) if flags & 2 else None
-    return AppendRecord(message_id if flags & 1 else b"", data[next_at:end], expires_at_ms, tuple(deliveries), inbound)
+    deliveries, body = data[first_at:next_at], data[next_at:end]
+    return AppendRecord(message_id if flags & 1 else b"", body, expires_at_ms, deliveries, inbound)
 
 
 def _decode(data: bytes, at: int, end: int) -> Record | CommitRecord:

@@ -5,7 +5,7 @@ cimport cython
 cdef class GroupBuffer:
     cdef public object start
     cdef public bytes mark
-    cdef public Py_ssize_t records
+    cdef public Py_ssize_t deliveries, records
     cdef public bytearray data
 
     cpdef object append(self, object message_id, object body, object expires_at_ms, object deliveries, object inbound=*)

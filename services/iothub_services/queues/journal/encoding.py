@@ -18,11 +18,9 @@ from iothub_services.queues.journal.records import (
     APPEND,
     CLAIM,
     CREATE,
-    DELIVERY,
     FRAME,
     HEAD,
     HEAD_BYTES,
-    IDENTIFIER,
     KEPT,
     LIMITS,
     MOVE,
@@ -42,10 +40,12 @@ from iothub_services.queues.journal.records import (
     RebuildRecord,
     Record,
     Type,
+    packed,
+    placed,
 )
 
 _APPEND, _REMOVED = int(Type.APPEND), int(Type.REMOVED)
-_pack_append, _pack_delivery, _pack_identifier, _pack_move = APPEND.pack, DELIVERY.pack, IDENTIFIER.pack, MOVE.pack
+_pack_append, _pack_move = APPEND.pack, MOVE.pack
 
 Delivered = tuple[Any, ...]  # the fields of `Placed`, and what follows is not written
 
@@ -77,10 +77,7 @@ def write_append(
         message_id or NO_ID,
         flags,
     )
-    for queue_id, position, qos, delivery_flags, identifiers, *_ in deliveries:
-        data += _pack_delivery(queue_id, position, qos, delivery_flags, len(identifiers))
-        for identifier in identifiers:
-            data += _pack_identifier(identifier)
+    data += packed(deliveries)
     data += body
     _end(data, at)
 
@@ -135,13 +132,14 @@ class GroupBuffer:
     Invariant: `data` is whole records only.
     """
 
-    __slots__ = ("data", "mark", "records", "start")
+    __slots__ = ("data", "deliveries", "mark", "records", "start")
 
     def __init__(self, mark: bytes, start: int) -> None:
         self.mark = mark
         self.start = start
         self.data = bytearray()
         self.records = 0
+        self.deliveries = 0  # of messages that are not for one queue that has room: those are a record each
 
     def __len__(self) -> int:
         return len(self.data)
@@ -156,6 +154,7 @@ class GroupBuffer:
     ) -> None:
         """Write a message and its deliveries, as the fields of `Placed`."""
         self.records += 1
+        self.deliveries += len(deliveries)
         _write_append(self.data, self.mark, message_id, body, expires_at_ms, deliveries, inbound)
 
     def removed(self, queue_id: int, position: int) -> None:
@@ -170,7 +169,7 @@ class GroupBuffer:
     def write(self, record: Record) -> None:
         """Write any other record."""
         if isinstance(record, AppendRecord):
-            deliveries = [tuple(each) for each in record.deliveries]
+            deliveries: list[Delivered] = [tuple(each) for each in placed(record.deliveries)]
             self.append(record.message_id, record.body, record.expires_at_ms, deliveries, record.inbound)
         elif isinstance(record, MoveRecord):
             self.move(record.type, record.queue_id, record.value)

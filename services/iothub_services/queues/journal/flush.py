@@ -107,7 +107,7 @@ class Flush:
             self._at = self._end  # what is here cannot be read
 
     def _move(self, record: AppendRecord, place: int) -> None:
-        living = [each for each in record.deliveries if self._table.move_first(each.queue_id, each.position, place)]
+        living = self._table.take_living(record.deliveries, place)
         if not living:
             return
         body_id = self._bodies.allocate()

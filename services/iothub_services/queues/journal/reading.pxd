@@ -1,8 +1,14 @@
 cimport cython
 
-from iothub_services.queues.journal.young cimport Wanted
 
 cdef long long _NEAR_BYTES, _RUN_BYTES
+
+
+@cython.final
+@cython.freelist(128)
+cdef class Wanted:
+    cdef public long long position, expires_at_ms, segment, body, size, identifiers
+    cdef public int qos, flags, how_many
 
 
 @cython.locals(first=Wanted, last=Wanted, each=Wanted, index=Py_ssize_t, between="long long")

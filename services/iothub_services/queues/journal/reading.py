@@ -9,12 +9,27 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 
-from iothub_services.queues.journal.young import Wanted
 from iothub_services.queues.port import QueuedRecord
 
 ReadAt = Callable[[int, int, int], bytes]  # segment, where, size
 _NEAR_BYTES = 4_096  # what lies between neighbours is read as well
 _RUN_BYTES = 1 << 20  # of one call
+
+
+class Wanted:
+    """A young message, to be read from its record. `body`, `identifiers`: where they begin in the segment. `how_many`: subscription identifiers."""
+
+    __slots__ = ("body", "expires_at_ms", "flags", "how_many", "identifiers", "position", "qos", "segment", "size")
+
+    position: int
+    qos: int
+    flags: int
+    expires_at_ms: int
+    segment: int
+    body: int
+    size: int
+    identifiers: int
+    how_many: int
 
 
 def read_records(wanted: list[Wanted], read_at: ReadAt) -> Iterator[QueuedRecord]:

@@ -22,15 +22,17 @@ Invariant: a record is whole or not there. Nothing in it is believed before its 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
-from struct import Struct
-from typing import NamedTuple
+from struct import Struct, unpack_from
+from typing import Any, NamedTuple
 
 MARK_BYTES = 8
 HEAD = Struct("<II8sB")  # length, checksum, mark, type
 HEAD_BYTES = HEAD.size
 FRAME = Struct("<II")
 SMALLEST = HEAD_BYTES - FRAME.size
+DELIVERIES_A_STEP = 16  # of messages for several queues: a start takes as long for them as for another record, or less
 LARGEST = 320 << 20  # the largest message, beside its deliveries
 
 # The head; expiry, body, deliveries, inbound queue, inbound epoch, packet identifier, message id, flags.
@@ -80,13 +82,41 @@ class Placed(NamedTuple):
     subscription_ids: tuple[int, ...] = ()
 
 
+def packed(deliveries: Iterable[tuple[Any, ...]]) -> bytes:
+    """Return deliveries, each as the fields of `Placed`, as they are in a segment; further fields are left out."""
+    data = bytearray()
+    for queue_id, position, qos, flags, identifiers, *_ in deliveries:
+        data += DELIVERY.pack(queue_id, position, qos, flags, len(identifiers))
+        for identifier in identifiers:
+            data += IDENTIFIER.pack(identifier)
+    return bytes(data)
+
+
+def placed(deliveries: bytes) -> list[Placed]:
+    """Return what `packed` was given. Raises ValueError or struct.error: it was not."""
+    found, at = [], 0
+    while at < len(deliveries):
+        found.append(placed_at(deliveries, at))
+        at += DELIVERY.size + IDENTIFIER.size * len(found[-1].subscription_ids)
+    return found
+
+
+def placed_at(deliveries: bytes, at: int) -> Placed:
+    """Return the one that begins there. Raises struct.error."""
+    queue_id, position, qos, flags, count = DELIVERY.unpack_from(deliveries, at)
+    return Placed(queue_id, position, qos, flags, unpack_from(f"<{count}I", deliveries, at + DELIVERY.size))
+
+
 class AppendRecord(NamedTuple):
-    """A message and the queues it went to. `inbound`: queue, epoch and Packet Identifier of a publisher of QoS 2."""
+    """A message and the queues it went to. `inbound`: queue, epoch and Packet Identifier of a publisher of QoS 2.
+
+    `deliveries` are as they are in the segment (see `placed`): a message may be for thousands of queues, most of which have read it.
+    """
 
     message_id: bytes
     body: bytes
     expires_at_ms: int
-    deliveries: tuple[Placed, ...]
+    deliveries: bytes
     inbound: tuple[int, int, int] | None = None
 
 
@@ -180,3 +210,8 @@ class Found(NamedTuple):
 
     at: int
     record: Record | CommitRecord
+
+
+def steps_of(records: int, deliveries: int) -> int:
+    """Return what a start pays for so many, in records."""
+    return records + deliveries // DELIVERIES_A_STEP

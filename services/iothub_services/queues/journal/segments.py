@@ -25,7 +25,15 @@ from iothub_services.queues.journal.beside import Beside, InThread
 from iothub_services.queues.journal.decoding import Verdict, salvage, scan
 from iothub_services.queues.journal.disk import Disk, sync_folder
 from iothub_services.queues.journal.encoding import GroupBuffer, encode_group
-from iothub_services.queues.journal.records import MARK_BYTES, ClosedRecord, Found, Record
+from iothub_services.queues.journal.records import (
+    DELIVERY,
+    MARK_BYTES,
+    AppendRecord,
+    ClosedRecord,
+    Found,
+    Record,
+    steps_of,
+)
 from iothub_services.queues.journal.sizes import LARGEST, SegmentSizes, most_bytes
 
 _SUFFIX = ".segment"
@@ -116,12 +124,13 @@ class Journal:
         self._making_bytes = 0  # of the blocks that are made ahead, 0: none are
         self.disk_bytes = 0  # of the segments that this process has made, with the spare one; read in any thread
         self._ends: dict[int, int] = {}  # of the earlier segments that are there
-        self._counts: dict[int, int] = {}  # of the records in them
+        self._steps: dict[int, int] = {}  # of a start, for each of them
         self._reading: dict[int, int] = {}  # descriptors of those that were read
         self._kept: set[int] = set()  # whose blocks are not used again: damaged ones, and those that a backup reads
         self._mark = b""
         self.segment = 0  # the one that is written, 0: none
         self.records = 0  # that were written to it
+        self._deliveries = 0  # that are in these
 
     def numbers(self) -> list[int]:
         """Return the segments that are there, ascending. Raises BackendError."""
@@ -183,7 +192,7 @@ class Journal:
         if not is_damaged and found.end > last:
             records = [each for each in records if each.at < last]
         records = _without_closed(records)
-        self._counts[number] = len(records)
+        self._steps[number] = steps_of(len(records), sum(map(_deliveries_of, records)))
         self._found_bytes[number] = len(data)
         return Loaded(number, records, is_damaged)
 
@@ -222,9 +231,10 @@ class Journal:
         """Return how far a segment counts."""
         return self._at if segment == self.segment else self._ends.get(segment, 0)
 
-    def records_above(self, flushed: int) -> int:
-        """Return how many records a start reads."""
-        return self.records + sum([count for number, count in self._counts.items() if number > flushed])
+    def steps_above(self, flushed: int) -> int:
+        """Return what a start pays for, in records."""
+        above = sum([steps for number, steps in self._steps.items() if number > flushed])
+        return steps_of(self.records, self._deliveries) + above
 
     def bytes_above(self, flushed: int) -> int:
         """Return what the segments above `flushed` take."""
@@ -307,6 +317,7 @@ class Journal:
         at = self._at
         self._at += len(data)
         self.records += group.records
+        self._deliveries += group.deliveries
         return at
 
     def prepare(self) -> None:
@@ -363,7 +374,7 @@ class Journal:
             path = self._path(segment, self._marks()[segment])
             self._close_reading(segment)
             self._ends.pop(segment, None)
-            self._counts.pop(segment, None)
+            self._steps.pop(segment, None)
             self._found_bytes.pop(segment, None)
             has_right_size = self._sizes.get(segment) == self.size_bytes
             if segment in self._kept or self._spare_bytes or self._making_bytes or not has_right_size:
@@ -445,12 +456,12 @@ class Journal:
         self._is_poisoned = False
         if self.segment:
             self._ends[self.segment] = self._at
-            self._counts.setdefault(self.segment, self.records)
+            self._steps.setdefault(self.segment, steps_of(self.records, self._deliveries))
         self.segment, self._mark = number, mark
         self._size = self._sizes[number] = size_bytes
         self._count()
         self._at = self._first = len(data)
-        self.records = 0
+        self.records = self._deliveries = 0
 
     def _next_bytes(self) -> int:
         """Return how large the next segment is, if a spare one of another size goes. Raises OSError."""
@@ -485,6 +496,11 @@ class Journal:
 
     def _path(self, number: int, mark: bytes) -> Path:
         return self._folder / f"{number:020d}.{mark.hex()}{_SUFFIX}"
+
+
+def _deliveries_of(found: Found) -> int:
+    record = found.record
+    return len(record.deliveries) // DELIVERY.size if isinstance(record, AppendRecord) else 0
 
 
 def _without_closed(records: list[Found]) -> list[Found]:

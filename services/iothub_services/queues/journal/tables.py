@@ -47,7 +47,9 @@ GROUP_BYTES = 12 << 20  # what a group takes at most, but for one very large mes
 JOURNAL_BYTES = 1 << 30  # of the segments that may be there
 CHECKPOINT_CHANGES = 100_000  # rows of messages that the transaction has removed: a start removes them again
 SEGMENT_RECORDS = 50_000
-JOURNAL_RECORDS = 800_000  # of all segments: a start, and a failed write, does them again, in less than five seconds
+JOURNAL_STEPS = (
+    800_000  # of all segments: a start, and a failed write, takes them again, in less than five seconds; see `steps_of`
+)
 MOVED_AT_STOP = 10_000  # messages that a stop moves into the tables, in less than a second
 YOUNG_MESSAGES = 1_000_000  # at 32 bytes; a record may be of many queues
 _FLUSH_FASTER = 2  # bytes of the oldest segment that are looked through for each byte of the group before
@@ -336,21 +338,21 @@ class JournaledTables(RedoneTables):
 
     def _is_over(self) -> bool:
         """Whether a segment must go now."""
-        return self._has_more_than(self._journal_bytes, JOURNAL_RECORDS, YOUNG_MESSAGES)
+        return self._has_more_than(self._journal_bytes, JOURNAL_STEPS, YOUNG_MESSAGES)
 
     def _is_near(self) -> bool:
         """Whether the oldest segment should be gone when the next one begins."""
         size_bytes = self._journal_bytes - self._journal.size_bytes
-        return self._has_more_than(size_bytes, JOURNAL_RECORDS - SEGMENT_RECORDS, YOUNG_MESSAGES // 2)
+        return self._has_more_than(size_bytes, JOURNAL_STEPS - SEGMENT_RECORDS, YOUNG_MESSAGES // 2)
 
-    def _has_more_than(self, size_bytes: int, records: int, messages: int) -> bool:
+    def _has_more_than(self, size_bytes: int, steps: int, messages: int) -> bool:
         """Whether the segments behind the oldest that is needed are more than one, and have more than that."""
         oldest, journal = self._oldest(), self._journal
         if oldest == journal.segment:
             return False
         return (
             journal.bytes_above(oldest - 1) > size_bytes
-            or journal.records_above(oldest - 1) > records
+            or journal.steps_above(oldest - 1) > steps
             or self._table.count > messages
         )
 

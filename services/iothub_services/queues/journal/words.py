@@ -1,4 +1,4 @@
-"""Numbers of 8 bytes in an array: how some are added to its end, and one is read.
+"""Numbers of 8 bytes in an array: how some are added to its end, and one is read; and numbers in bytes.
 
 Knows not what they say (`young`). The compiled counterparts are in `counted.pyx`.
 """
@@ -21,3 +21,19 @@ def add_words(words: array[int], one: int, two: int, three: int, four: int) -> N
 def word_at(words: array[int], index: int) -> int:
     """Return a number."""
     return words[index]
+
+
+def long_at(data: bytes, at: int) -> int:
+    """Return the number of 8 bytes that begins there, the lowest first. Raises IndexError."""
+    return _number(data, at, 8)
+
+
+def short_at(data: bytes, at: int) -> int:
+    """Return the number of 2 bytes that begins there, the lowest first. Raises IndexError."""
+    return _number(data, at, 2)
+
+
+def _number(data: bytes, at: int, size: int) -> int:
+    if at < 0 or at + size > len(data):
+        raise IndexError("bytes end before the number")
+    return int.from_bytes(data[at : at + size], "little")

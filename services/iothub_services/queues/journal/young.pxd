@@ -2,22 +2,17 @@ cimport cython
 from cpython.array cimport array
 
 from iothub.engine.outbox cimport QueueTarget, StoredPublish
-from iothub_services.queues.journal.counted cimport add_words, new_words, word_at  # in the place of the plain ones
+from iothub_services.queues.journal.counted cimport add_words, long_at, new_words, short_at, word_at  # in the place of the plain ones
 from iothub_services.queues.journal.encoding cimport GroupBuffer
+from iothub_services.queues.journal.reading cimport Wanted
 from iothub_services.queues.operations cimport AppendOperation
 from iothub_services.queues.encoder cimport write_message, write_single
 from iothub_services.queues.sqlite.append cimport Appending, full
 from iothub_services.queues.sqlite.row_cache cimport QueueRow, QueueRowCache, Tenant
 
 
+cdef unsigned long long _LOWER
 cdef Py_ssize_t _APPEND_SIZE, _DELIVERY_SIZE, _IDENTIFIER_SIZE, _SPARE_WORDS, _SPARE_DEADLINES
-
-
-@cython.final
-@cython.freelist(128)
-cdef class Wanted:
-    cdef public long long position, expires_at_ms, segment, body, size, identifiers
-    cdef public int qos, flags, how_many
 
 
 @cython.final
@@ -78,8 +73,8 @@ cdef class Table:
     cdef object _live(self, long long segment, long long messages)
     cpdef Py_ssize_t living(self, long long segment) except -1
     cdef object _watch(self, object deadline, object queue_id)
-    @cython.locals(deliveries=tuple, subscription_ids=tuple, row=QueueRow, position=cython.longlong, qos=cython.ulonglong,
-                   flags=cython.ulonglong, body=cython.ulonglong, delivery=cython.ulonglong, size=cython.ulonglong, count=cython.ulonglong, missing=list)
+    @cython.locals(deliveries=bytes, row=QueueRow, young=Young, position=cython.longlong, kind=cython.ulonglong, body=cython.ulonglong, share=Py_ssize_t,
+                   delivery=cython.ulonglong, size=cython.ulonglong, count=cython.ulonglong, missing=list)
     cpdef list take(self, unsigned long long segment, unsigned long long at, object record, bint is_done)
     @cython.locals(young=Young)
     cpdef object acknowledge(self, QueueRow row, long long upto)
@@ -101,5 +96,9 @@ cdef class Table:
     @cython.locals(young=Young, words=array, index=Py_ssize_t, place=cython.ulonglong, extent=cython.ulonglong, kind=cython.ulonglong, delivery=cython.ulonglong,
                    at=cython.ulonglong, wanted=Wanted)
     cdef Wanted _wanted_at(self, QueueRow row, long long position)
+    @cython.locals(living=list, share=Py_ssize_t)
+    cpdef list take_living(self, bytes deliveries, unsigned long long place)
+    @cython.locals(row=QueueRow, young=Young)
+    cdef bint _take_first(self, object queue_id, long long position, unsigned long long place) except -1
     cpdef object released(self, QueueRow row)
     cpdef object inbound(self, QueueRow row)

@@ -19,8 +19,9 @@ from heapq import heapify, heappop, heappush
 
 from iothub.engine.outbox import QueueTarget
 from iothub_services.queues.journal.encoding import Delivered, GroupBuffer, write_message, write_single
-from iothub_services.queues.journal.records import APPEND, DELIVERY, IDENTIFIER, AppendRecord, Placed
-from iothub_services.queues.journal.words import add_words, new_words, word_at
+from iothub_services.queues.journal.reading import Wanted
+from iothub_services.queues.journal.records import APPEND, DELIVERY, IDENTIFIER, AppendRecord, Placed, placed_at
+from iothub_services.queues.journal.words import add_words, long_at, new_words, short_at, word_at
 from iothub_services.queues.operations import AppendOperation
 from iothub_services.queues.port import Append, Appended, Inbound, Refused
 from iothub_services.queues.sqlite.append import Appending, full
@@ -31,24 +32,9 @@ _KNOWN = "SELECT position FROM ref WHERE queue = ? AND message_id = ? AND qos = 
 _RELEASED = "SELECT position FROM released WHERE queue = ?"
 _INBOUND = "SELECT packet_id FROM inbound WHERE queue = ?"
 _APPEND_SIZE, _DELIVERY_SIZE, _IDENTIFIER_SIZE = APPEND.size, DELIVERY.size, IDENTIFIER.size
+_LOWER = 0xFFFFFFFF  # half of a word
 _SPARE_WORDS = 256  # of messages that are gone, before the others are moved up
 _SPARE_DEADLINES = 1_024  # that are watched for nobody, before they go
-
-
-class Wanted:
-    """A young message, to be read from its record. `body`, `identifiers`: where they begin in the segment. `how_many`: subscription identifiers."""
-
-    __slots__ = ("body", "expires_at_ms", "flags", "how_many", "identifiers", "position", "qos", "segment", "size")
-
-    position: int
-    qos: int
-    flags: int
-    expires_at_ms: int
-    segment: int
-    body: int
-    size: int
-    identifiers: int
-    how_many: int
 
 
 class Young:
@@ -292,7 +278,7 @@ class Table:
             young.first = position
         young.last = position
         row.young_messages += 1
-        row.young_bytes += extent & 0xFFFFFFFF
+        row.young_bytes += extent & _LOWER
         if not kind & 3:
             row.young_qos0 += 1
         self.count += 1
@@ -327,25 +313,25 @@ class Table:
         """
         deliveries, size = record[3], len(record[1])
         self._message_id, self._expires_at_ms = record[0], record[2]
-        body = _APPEND_SIZE
-        for each in deliveries:
-            body += _DELIVERY_SIZE + _IDENTIFIER_SIZE * len(each[4])
-        missing = []
-        delivery = _APPEND_SIZE
-        for each in deliveries:
-            queue_id, position, qos, flags, subscription_ids = each
-            count = len(subscription_ids)
-            row = self._rows.touch(queue_id)
+        body = _APPEND_SIZE + len(deliveries)
+        missing, share = [], 0
+        while share < len(deliveries):
+            position, kind, count = (
+                long_at(deliveries, share + 8),
+                short_at(deliveries, share + 16),
+                short_at(deliveries, share + 18),
+            )
+            row = self._rows.touch(long_at(deliveries, share))
+            young = None if row is None else row.young
             if row is None:
-                missing.append(each)
+                missing.append(placed_at(deliveries, share))
             elif is_done and position > row.tail:
                 pass  # an earlier queue of this number had it
-            elif position > (row.young.last if row.young_messages else row.moved):
-                self._admit(row, position, qos, size)
-                self.push(
-                    row, position, qos | flags << 8, segment << 32 | at, body << 32 | size, delivery << 16 | count
-                )
-            delivery += _DELIVERY_SIZE + _IDENTIFIER_SIZE * count
+            elif position > (young.last if row.young_messages else row.moved):
+                self._admit(row, position, kind & 3, size)
+                delivery = _APPEND_SIZE + share
+                self.push(row, position, kind, segment << 32 | at, body << 32 | size, delivery << 16 | count)
+            share += _DELIVERY_SIZE + _IDENTIFIER_SIZE * count
         return missing
 
     def acknowledge(self, row: QueueRow, upto: int) -> None:
@@ -382,7 +368,7 @@ class Table:
                 since = segment
                 run = 0
             run += 1
-            size += extent & 0xFFFFFFFF
+            size += extent & _LOWER
             if not kind & 3:
                 qos0 += 1
             index += 4
@@ -494,7 +480,7 @@ class Table:
         extent = word_at(words, index + 1)
         kind = word_at(words, index + 2)
         delivery = word_at(words, index + 3)
-        at = place & 0xFFFFFFFF
+        at = place & _LOWER
         wanted: Wanted = Wanted.__new__(Wanted)
         wanted.position = position
         wanted.qos = kind & 3
@@ -502,7 +488,7 @@ class Table:
         wanted.expires_at_ms = kind >> 16
         wanted.segment = place >> 32
         wanted.body = at + (extent >> 32)
-        wanted.size = extent & 0xFFFFFFFF
+        wanted.size = extent & _LOWER
         wanted.identifiers = at + (delivery >> 16) + _DELIVERY_SIZE
         wanted.how_many = delivery & 0xFFFF
         return wanted
@@ -511,20 +497,28 @@ class Table:
         """The run of a queue whose row is touched is in SQLite."""
         self._take_off(row, row.young_messages)
 
-    def move_first(self, queue_id: int, position: int, place: int) -> QueueRow | None:
-        """Take a message out of its queue's run if it is the first there, to be put into SQLite; return its row."""
+    def take_living(self, deliveries: bytes, place: int) -> list[Placed]:
+        """Take a message out of each of its queues' runs where it is the first, to be put into SQLite; return what these have of it."""
+        living, share = [], 0
+        while share < len(deliveries):
+            if self._take_first(long_at(deliveries, share), long_at(deliveries, share + 8), place):
+                living.append(placed_at(deliveries, share))
+            share += _DELIVERY_SIZE + _IDENTIFIER_SIZE * short_at(deliveries, share + 18)
+        return living
+
+    def _take_first(self, queue_id: int, position: int, place: int) -> bool:
         row = self.young.get(queue_id)
         if row is None or not row.young_messages:
-            return None
+            return False
         young = row.young
-        if young.first != position or young.words[young.begin] != place:
-            return None
+        if young.first != position or word_at(young.words, young.begin) != place:
+            return False
         self._rows.touch(queue_id)
         self._take_off(row, 1)
         if not row.young_messages and not young.is_waiting and queue_id not in self.marked:
             row.young = None
             del self.young[queue_id]
-        return row
+        return True
 
     # --- all
 
