@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 
@@ -17,6 +18,7 @@ from iothub.cli import output
 from iothub.cli.app import App, Command
 from iothub.config import value_types
 from iothub.config.sections import Admin
+from iothub.hub.workers.supervised import DRAINING
 from iothub.net.backend import require_fresh_build, select_backend
 
 _OF_EXTRA = ("fastapi", "uvicorn")
@@ -48,6 +50,9 @@ def _workers(_context: click.Context, parameter: click.Parameter, text: str | No
 )
 @click.option("--as-worker", "worker", type=int, default=0, hidden=True, help="Be this worker of a supervisor.")
 @click.option("--store-process", "is_store", is_flag=True, hidden=True, help="Be the store process of a supervisor.")
+@click.option(
+    DRAINING, "is_draining", is_flag=True, hidden=True, help="Let no client in: the process before this one drained."
+)
 @click.pass_context
 def command(
     context: click.Context,
@@ -57,6 +62,7 @@ def command(
     is_fail_fast: bool,
     worker: int,
     is_store: bool,
+    is_draining: bool,
 ) -> None:
     """Run the hub in the foreground; SIGTERM or Ctrl-C stops it cleanly (exit code 0).
 
@@ -82,19 +88,25 @@ def command(
     if worker or is_store:
         from iothub.cli import serve_child
 
-        code = serve_child.serve(app, flags, worker, is_fail_fast=is_fail_fast)
+        code = serve_child.serve(app, flags, worker, is_fail_fast=is_fail_fast, is_draining=is_draining)
     elif is_check and app.form != "table":
         code = _report_check(app, flags)
     else:
-        code = _serve(app, flags, is_check=is_check, is_fail_fast=is_fail_fast)
-    from iothub.hub.serve import BEGIN_AGAIN
+        code = _serve(app, flags, is_check=is_check, is_fail_fast=is_fail_fast, is_draining=is_draining)
+    from iothub.hub.serve import BEGIN_AGAIN, BEGIN_AGAIN_DRAINING
 
-    if code == BEGIN_AGAIN:
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the command line that runs already
+    if code in (BEGIN_AGAIN, BEGIN_AGAIN_DRAINING):
+        os.execv(sys.executable, _again(sys.orig_argv, is_draining=code == BEGIN_AGAIN_DRAINING))  # noqa: S606 - the program that runs already
     context.exit(code)
 
 
-def _serve(app: App, flags: tuple[str, ...], *, is_check: bool, is_fail_fast: bool) -> int:
+def _again(command_line: Sequence[str], *, is_draining: bool) -> list[str]:
+    """Return the command line of the process that replaces this one."""
+    words = [word for word in command_line[1:] if word != DRAINING]
+    return [sys.executable, *words, *([DRAINING] if is_draining else [])]
+
+
+def _serve(app: App, flags: tuple[str, ...], *, is_check: bool, is_fail_fast: bool, is_draining: bool = False) -> int:
     checked = app.load_checked(flags)
     config = checked.loaded.config
     for warning in checked.warnings:
@@ -111,6 +123,7 @@ def _serve(app: App, flags: tuple[str, ...], *, is_check: bool, is_fail_fast: bo
         api_command=_api_command(app, config.admin, flags),
         is_fail_fast=is_fail_fast,
         is_only_checked=is_check,
+        is_draining=is_draining,
     )
     if is_check and app.form == "table":
         app.done("nothing keeps the hub from starting")

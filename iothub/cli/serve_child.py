@@ -14,12 +14,12 @@ from iothub.cli.app import App
 from iothub.config.check import Checked
 from iothub.config.datadir import DataDir
 from iothub.config.workers import of_worker
-from iothub.hub.serve import BEGIN_AGAIN, serve_worker
+from iothub.hub.serve import BEGIN_AGAIN, BEGIN_AGAIN_DRAINING, serve_worker
 from iothub.hub.workers import supervised
 from iothub.hub.workers.supervised import Reporter
 
 
-def serve(app: App, flags: tuple[str, ...], worker: int, *, is_fail_fast: bool) -> int:
+def serve(app: App, flags: tuple[str, ...], worker: int, *, is_fail_fast: bool, is_draining: bool) -> int:
     """Be the store process (`worker` 0) or a worker, until the supervisor stops it; return as `iothub.hub.serve.serve`."""
     supervised.require_supervisor()
     report = supervised.Reporter()
@@ -27,7 +27,12 @@ def serve(app: App, flags: tuple[str, ...], worker: int, *, is_fail_fast: bool) 
         supervised.begin()
         if not worker:
             return _serve_stores(app, flags, report)
-        return _serve_worker(app, flags, report, worker, is_fail_fast=is_fail_fast)
+        data_dir = DataDir.of_worker(app.data_dir.path, worker)
+        read = partial(_read_for, app, flags, data_dir)
+        settings = read().loaded.config
+        log.name_process(settings.node.name)
+        code = serve_worker(settings, data_dir, read, report, is_fail_fast=is_fail_fast, is_draining=is_draining)
+        return supervised.BEGINS_AGAIN if code in (BEGIN_AGAIN, BEGIN_AGAIN_DRAINING) else code
     except IotHubError as error:
         if not report.failed(error):
             raise  # it has started, and its supervisor does not listen any more
@@ -40,15 +45,6 @@ def _serve_stores(app: App, flags: tuple[str, ...], report: Reporter) -> int:
     from iothub.hub.workers import store_process
 
     return store_process.run(settings, app.data_dir, report)
-
-
-def _serve_worker(app: App, flags: tuple[str, ...], report: Reporter, worker: int, *, is_fail_fast: bool) -> int:
-    data_dir = DataDir.of_worker(app.data_dir.path, worker)
-    read = partial(_read_for, app, flags, data_dir)
-    settings = read().loaded.config
-    log.name_process(settings.node.name)
-    code = serve_worker(settings, data_dir, read, report, is_fail_fast=is_fail_fast)
-    return supervised.BEGINS_AGAIN if code == BEGIN_AGAIN else code
 
 
 def _read_for(app: App, flags: tuple[str, ...], data_dir: DataDir) -> Checked:

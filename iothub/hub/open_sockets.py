@@ -42,9 +42,11 @@ class OpenSockets:
         """Raise UnavailableError if a port is in use: nobody waits for servers in vain."""
         self._sockets.listeners.try_ports()
 
-    def open(self) -> None:
-        """Let clients in, and administrators ask. Raises UnavailableError."""
+    def open(self, *, is_draining: bool) -> None:
+        """Let clients in, unless the hub drains, and administrators ask. Raises UnavailableError."""
         self._sockets.listeners.start()
+        if is_draining:  # its ports are known, and in the same turn nobody has come
+            self._sockets.listeners.stop_accepting()
         self._admin = open_socket(self._answer, self._reactor, self._data_dir)
 
     def listening(self) -> dict[str, str]:

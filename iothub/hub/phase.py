@@ -5,6 +5,15 @@ Knows nobody.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+OnDrain = Callable[[bool], None]
+"""Gets whether the hub drains, whenever that changes."""
+
+
+def _tell_nobody(_is_draining: bool) -> None:
+    """A drain ends with this process."""
+
 
 class Phase:
     """On the reactor thread. Invariants: `is_ready` from the open listeners to the stop; `is_stopping` never ends.
@@ -12,12 +21,14 @@ class Phase:
     `is_draining`: clients are asked to go, and no new one is let in.
     """
 
-    __slots__ = ("is_draining", "is_ready", "is_stopping")
+    __slots__ = ("_on_drain", "is_draining", "is_ready", "is_stopping")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_draining: bool = False, on_drain: OnDrain = _tell_nobody) -> None:
+        """`is_draining`: the process before this one did, so no client is let in."""
         self.is_ready = False
-        self.is_draining = False
+        self.is_draining = is_draining
         self.is_stopping = False
+        self._on_drain = on_drain
 
     def become_ready(self) -> None:
         self.is_ready = True
@@ -25,9 +36,11 @@ class Phase:
     def begin_drain(self) -> None:
         """`/readyz` answers 503 until the drain ends."""
         self.is_draining = True
+        self._on_drain(True)
 
     def end_drain(self) -> None:
         self.is_draining = False
+        self._on_drain(False)
 
     def stop(self) -> None:
         self.is_stopping = True

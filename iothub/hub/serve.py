@@ -32,6 +32,7 @@ from iothub.hub.composition.compose import compose
 from iothub.hub.from_settings import configure_log
 from iothub.hub.open_sockets import OpenSockets
 from iothub.hub.parts import Parts
+from iothub.hub.phase import Phase
 from iothub.hub.reload import Read, Reloader
 from iothub.hub.start import Start
 from iothub.hub.stop import Stop
@@ -44,8 +45,8 @@ from iothub.hub.workers.supervised import BEAT_S, NewsReader, Reporter
 from iothub.net.backend import select_backend
 from iothub.net.descriptors import file_limit, raise_file_limit
 
-BEGIN_AGAIN = -1
-"""Instead of an exit code: the process is to be replaced by one with the same command line, at once."""
+BEGIN_AGAIN, BEGIN_AGAIN_DRAINING = -1, -2
+"""Instead of an exit code: the process is to be replaced by one with the same command line, at once; it drained, and goes on with that."""
 
 _FINAL_PACKET_S = 0.5  # until clients have their DISCONNECT; nobody is waited for
 
@@ -58,12 +59,13 @@ def serve(
     api_command: Sequence[str] = (),
     is_fail_fast: bool = False,
     is_only_checked: bool = False,
+    is_draining: bool = False,
 ) -> int:
-    """Run one hub on a data directory until SIGTERM or SIGINT; returns the exit code, or BEGIN_AGAIN.
+    """Run one hub on a data directory until SIGTERM or SIGINT; returns the exit code, BEGIN_AGAIN or BEGIN_AGAIN_DRAINING.
 
     `read`: reads the settings again, for a reload. `api_command`: of the REST API's process; empty: there is none.
     `is_fail_fast`: do not wait for servers that must answer before the start.
-    `is_only_checked`: look for what keeps a hub from starting here, and start none.
+    `is_only_checked`: look for what keeps a hub from starting here, and start none. `is_draining`: it begins again, and drained before.
 
     Raises: ConflictError (somebody else runs on it, future schema), UnavailableError (port in use, directory not writable), ConfigError.
     """
@@ -78,7 +80,8 @@ def serve(
         if settings.node.workers > 1:
             return _supervise(settings, data_dir, lock, api_command)
         reactor = _install_reactor(settings)
-        parts = compose(settings, data_dir, reactor, SystemClock(), is_fail_fast=is_fail_fast)
+        phase = Phase(is_draining=is_draining)
+        parts = compose(settings, data_dir, reactor, SystemClock(), phase, is_fail_fast=is_fail_fast)
         api = ApiProcess(api_command, data_dir, reactor)
 
         def announce(address: str) -> None:
@@ -94,11 +97,17 @@ def serve(
 
 
 def serve_worker(
-    settings: Config, data_dir: DataDir, read: Read, report: Reporter, *, is_fail_fast: bool = False
+    settings: Config,
+    data_dir: DataDir,
+    read: Read,
+    report: Reporter,
+    *,
+    is_fail_fast: bool = False,
+    is_draining: bool = False,
 ) -> int:
     """Run one of several workers, whose supervisor has made the checks of a start; returns as `serve`. `settings`, `data_dir`: the worker's.
 
-    `report`: hears that it is ready, and from then on each second that it runs.
+    `report`: hears that it is ready, from then on each second that it runs, and whether it drains. `is_draining`: its former process did.
 
     Raises: as `serve`.
     """
@@ -115,7 +124,8 @@ def serve_worker(
             report.ready()
             _beat(reactor, report)
 
-        parts = compose(settings, data_dir, reactor, SystemClock(), is_fail_fast=is_fail_fast)
+        phase = Phase(is_draining=is_draining, on_drain=report.drains)
+        parts = compose(settings, data_dir, reactor, SystemClock(), phase, is_fail_fast=is_fail_fast)
         reactor.addReader(NewsReader(parts.monitoring.store_alarms.store_process_changed, reactor.removeReader))
         return HubProcess(parts, announce, read, ServiceManager(), is_supervised=True).run()
     finally:
@@ -209,7 +219,7 @@ class HubProcess:
         self._reactor.callWhenRunning(self._begin)
         self._reactor.run(installSignalHandlers=False)
         if self._is_expelled:
-            return BEGIN_AGAIN
+            return BEGIN_AGAIN_DRAINING if self._phase.is_draining else BEGIN_AGAIN
         self._stop.close()
         if self._failure is not None:
             raise self._failure

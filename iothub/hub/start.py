@@ -45,7 +45,7 @@ class Start:
         self._require_wanted()
         if not sessions:  # with them it starts all the same: they are kept, and `/readyz` says that nobody gets in
             parts.monitoring.watch.require_room()
-        self._sockets.open()
+        self._sockets.open(is_draining=parts.process.phase.is_draining)
         await parts.tasks.machine.run_once()
         self._warn_of_descriptors()
         self._note_ready()
@@ -54,6 +54,8 @@ class Start:
         parts.monitoring.lag.start()
         gc_tuning.settle()
         parts.control.lifecycle.on_hub("hub.started")
+        if parts.process.phase.is_draining:
+            self._log.warning("draining as before this process: no client is let in before `iothub cluster resume`")
         self._log.info("ready", twin=parts.process.twin, sessions=sessions, **self._addresses())
 
     def _require_wanted(self) -> None:

@@ -48,6 +48,7 @@ from iothub.hub.monitoring.telemetry import AuthTelemetry
 from iothub.hub.monitoring.tenant_metrics import TenantMetrics
 from iothub.hub.parts import Control, Monitoring, Parts, Process, Sockets, Stores, Writers
 from iothub.hub.periodic_tasks import PeriodicTasks
+from iothub.hub.phase import Phase
 from iothub.hub.stores.stream_drivers import stream_drivers
 from iothub.hub.streaming import Streaming, StreamParts, stream_parts
 from iothub.hub.workers.every_worker import EveryWorker, OwnWorker
@@ -86,14 +87,22 @@ if TYPE_CHECKING:
     from iothub.engine.state import Session
 
 
-def compose(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, is_fail_fast: bool = False) -> Parts:
+def compose(
+    settings: Config,
+    data_dir: DataDir,
+    reactor: Any,
+    clock: Clock,
+    phase: Phase | None = None,
+    *,
+    is_fail_fast: bool = False,
+) -> Parts:
     """Make a hub on a data directory. Files are opened, servers are not asked anything, and no thread runs yet.
 
     `is_fail_fast`: a start does not wait for servers that must answer before it.
 
     Raises: ConflictError (files of other accounts, future schema), UnavailableError, ConfigError.
     """
-    process = make_process(settings, data_dir, reactor, clock, is_fail_fast=is_fail_fast)
+    process = make_process(settings, data_dir, reactor, clock, phase or Phase(), is_fail_fast=is_fail_fast)
     monitoring = make_monitoring(process)
     damaged = DamagedRecords(on_thread_alarm(process, monitoring))
     stores = open_stores(process, monitoring, damaged)

@@ -55,7 +55,9 @@ if TYPE_CHECKING:
 # --- the process and what watches it
 
 
-def make_process(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, is_fail_fast: bool) -> Process:
+def make_process(
+    settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, phase: Phase, *, is_fail_fast: bool
+) -> Process:
     release, twin, started_at = version("iothub"), select_backend(), clock.wall()
     cluster_clock = ClusterClock(clock, SystemClock().boottime) if settings.cluster.listen else None
     hub_file = HubFile(data_dir, release, twin, started_at)
@@ -83,7 +85,7 @@ def make_process(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock
         twin=twin,
         started_at=started_at,
         incarnation=f"{settings.node.name}/{os.getpid()}/{time.time_ns()}",
-        phase=Phase(),
+        phase=phase,
         hub_file=hub_file,
         descriptors=Descriptors(file_limit(), own=own_descriptors(settings)),
         threads=threads,

@@ -1,7 +1,8 @@
 """What a process that a supervisor starts does first, and what the two say to each other.
 
 Knows neither hub nor stores. On descriptor `REPORT` the supervisor reads one line of JSON, that the process is ready or why it cannot start, and
-before and after it an empty line each second: it runs. On `NEWS` a worker reads how the store process is, a line of JSON each time.
+before and after it an empty line each second: it runs. A line says each time that a drain begins or ends. On `NEWS` a worker reads how the store
+process is, a line of JSON each time.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import select
 import signal
 import stat
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
 from iothub.base.errors import ConfigError, IotHubError, error_of
 
@@ -22,6 +24,9 @@ REPORT, NEWS = 3, 4
 BEAT_S = 1.0
 BEGINS_AGAIN = os.EX_TEMPFAIL
 """Exit code of a worker that the other hubs go on without: it is started again."""
+
+DRAINING = "--draining"
+"""Option of a process whose former one drained: it lets no client in."""
 
 _NEWS_BYTES = 65536
 _PR_SET_PDEATHSIG = 1
@@ -75,11 +80,18 @@ class Reporter:
         self._write({"ready": True})
         os.set_blocking(REPORT, False)
 
-    @staticmethod
-    def beat() -> None:
+    def beat(self) -> None:
         """Say that this process runs. A supervisor that does not read is frozen itself."""
+        self._say(b"")
+
+    def drains(self, is_draining: bool) -> None:
+        """Say whether this process drains, so that the next one goes on with that."""
+        self._say(json.dumps({"draining": is_draining}).encode())
+
+    @staticmethod
+    def _say(line: bytes) -> None:
         try:
-            os.write(REPORT, b"\n")
+            os.write(REPORT, line + b"\n")
         except BlockingIOError:
             return
         except OSError:
@@ -114,25 +126,29 @@ class Reporter:
 class Report:
     """What a process has said, as its supervisor reads it. `error`: why it does not start; None: it has said nothing of the kind."""
 
+    is_draining: bool = False
     is_ready: bool = False
     error: IotHubError | None = None
-    _bytes: bytearray = field(default_factory=bytearray)
+    _rest: bytes = b""
 
     def received(self, data: bytes) -> bool:
-        """Take what was read; say whether the report is complete now."""
-        if self.is_ready:
-            return False
-        self._bytes += data
-        if not self._bytes.endswith(b"\n"):
-            return False
-        try:
-            said = json.loads(self._bytes)
-        except ValueError:
-            return False
-        self.is_ready = said.get("ready") is True
+        """Take what was read; say whether it is known now how the start went, and was not before."""
+        was_known = self._is_start_known
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in filter(None, lines):
+            with suppress(ValueError):  # not of this program: somebody else has written to the descriptor
+                self._take(json.loads(line))
+        return self._is_start_known and not was_known
+
+    @property
+    def _is_start_known(self) -> bool:
+        return self.is_ready or self.error is not None
+
+    def _take(self, said: Mapping[str, object]) -> None:
+        self.is_ready |= said.get("ready") is True
+        self.is_draining = said.get("draining", self.is_draining) is True
         if "error" in said:
             self.error = error_of(said.get("exit_code"), str(said["error"]), _texts(said.get("details")))
-        return True
 
 
 def news(text: str) -> bytes:

@@ -37,7 +37,7 @@ from iothub.config.sections import Config
 from iothub.config.workers import worker_name
 from iothub.hub.workers.ended_workers import EndedWorkers
 from iothub.hub.workers.service_manager import ServiceManager
-from iothub.hub.workers.supervised import BEAT_S, BEGINS_AGAIN, NEWS, REPORT, Report, news
+from iothub.hub.workers.supervised import BEAT_S, BEGINS_AGAIN, DRAINING, NEWS, REPORT, Report, news
 from iothub_services.metrics.exported import forget_exported
 from iothub_services.store_process.connection import AWAY
 
@@ -62,10 +62,11 @@ class Child(LoggingProtocol):
 
     service: Supervisor
 
-    def __init__(self, service: Supervisor, name: str) -> None:
+    def __init__(self, service: Supervisor, name: str, *, is_draining: bool) -> None:
+        """`is_draining`: its former process did."""
         self.service = service
         self.name = name
-        self.report = Report()
+        self.report = Report(is_draining=is_draining)
         self.silent_looks = 0
         self.late_looks, self.lost_looks = FIRST_LATE_LOOKS, FIRST_LOST_LOOKS
 
@@ -133,6 +134,7 @@ class Supervisor(ProcessMonitor):
         self._ended_workers = EndedWorkers(settings, data_dir)
         self._short_lives: dict[str, int] = {}  # in a row
         self._killed: dict[str, int] = {}  # how often, before all were ready
+        self._draining: set[str] = set()  # whose last process did when it ended
         self._is_started = False
         self._awaited: dict[str, Deferred[None]] = {}  # by name: fires when it is ready for the first time
         self._store_away = ""  # why the store process does not work, as the workers know it
@@ -192,9 +194,10 @@ class Supervisor(ProcessMonitor):
     def startProcess(self, name: str) -> None:  # noqa: N802
         if name in self.protocols:
             return
-        child = self.protocols[name] = Child(self, name)
+        is_draining = name in self._draining
+        child = self.protocols[name] = Child(self, name, is_draining=is_draining)
         self.timeStarted[name] = self._clock.seconds()
-        arguments = self._processes[name].args
+        arguments = [*self._processes[name].args, *([DRAINING] if is_draining else [])]
         files = {0: 0, 1: 1, 2: 2, REPORT: "r"}
         if name in self._workers:
             files[NEWS] = "w"
@@ -255,6 +258,9 @@ class Supervisor(ProcessMonitor):
     def ended(self, child: Child, reason: Failure) -> None:
         """A process has ended, whatever ended it."""
         name, why = child.name, _why(child, reason)
+        self._draining.discard(name)
+        if child.report.is_draining:
+            self._draining.add(name)
         if not self.running:
             self._note_stop(name, why, reason)
         elif self._is_started or self._may_start_again(child, reason):

@@ -41,6 +41,19 @@ def test_clients_of_a_killed_worker_go_on_at_the_other(own: Workers) -> None:
     until(lambda: own.pid(SECOND) != killed and own.states() == {FIRST: "up", SECOND: "up"}, "the worker", 30)
 
 
+def test_worker_that_is_killed_while_it_drains_lets_nobody_in_when_it_is_back(own: Workers) -> None:
+    """Until it is resumed; the other worker serves all."""
+    before = own.pid(SECOND)
+    own.hub.run("cluster", "drain", "1")
+    os.kill(before, signal.SIGKILL)
+    until(lambda: not is_alive(before), "the end of the process")
+    until(lambda: own.states() == {FIRST: "up", SECOND: "draining"}, "the next process", 60)
+
+    assert {own.worker_of(own.join(FIRST).client_id) for _ in range(8)} == {FIRST}
+    own.hub.run("cluster", "resume", "1")
+    own.join(SECOND).ping()
+
+
 def test_unfinished_exchanges_of_a_killed_worker_are_finished_once(own: Workers) -> None:
     """QoS 2: what had its PUBREC there is not published again when it comes again."""
     topic, name = unique(), unique()

@@ -139,6 +139,32 @@ def test_child_that_is_killed_during_the_start_is_started_again(
     assert ["signal SIGKILL" in str(line["cause"]) for line in ended] == [True, True]
 
 
+def say(ready: Supervised, name: str, what: str) -> None:
+    said = len(ready.events("drain-said"))
+    new = ready.place / "drain"
+    new.write_text(what)
+    new.rename(ready.place / f"drain-{name}")
+    until(lambda: len(ready.events("drain-said")) > said, "a drain", 10)
+
+
+def test_worker_that_drains_is_started_again_draining_until_it_lets_clients_in(ready: Supervised) -> None:
+    """However it ends, and however often; the others never drain."""
+    say(ready, "w2", "begin")
+    (ready.place / "finish-w2").touch()
+    until(lambda: len(ready.events("ready-draining")) == 1, "the next process", 20)
+    os.kill(ready.pid("w2", "ready-draining"), signal.SIGKILL)
+    until(lambda: len(ready.events("ready-draining")) == 2, "the one after it", 20)
+    os.kill(ready.pid("w1"), signal.SIGKILL)
+    until(lambda: len(ready.events("ready")) == WORKERS + 2, "the other worker", 20)
+
+    say(ready, "w2", "end")
+    os.kill(ready.pid("w2", "ready-draining"), signal.SIGKILL)
+    until(lambda: len(ready.events("ready")) == WORKERS + 3, "a process that lets clients in", 20)
+
+    assert {name for name, _ in ready.events("ready-draining")} == {"w2"}
+    assert ready.events("ready")[-1][0] == "w2"
+
+
 def test_worker_that_is_killed_while_another_one_starts_is_started_again(
     tmp_path: Path, supervise: Callable[[], Supervised]
 ) -> None:

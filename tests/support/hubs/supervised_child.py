@@ -3,7 +3,7 @@
 It writes what happens to it into `DIRECTORY/events`, a line each. `DIRECTORY/refuse-NAME` holds the text with which it refuses to start,
 `DIRECTORY/ignore-NAME` lets it ignore SIGTERM, `DIRECTORY/wait-NAME` lets it never be ready, `DIRECTORY/kill-NAME` says
 how many of its processes are killed before they are ready, and `DIRECTORY/finish-NAME` lets it end once as a
-worker that the other hubs go on without.
+worker that the other hubs go on without. `DIRECTORY/drain-NAME` holds "begin" or "end": it says that its drain does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ BEAT_S = 0.2
 
 def main() -> int:
     supervised.begin()
-    directory, option, *number = sys.argv[1:]
+    is_draining = supervised.DRAINING in sys.argv
+    directory, option, *number = [word for word in sys.argv[1:] if word != supervised.DRAINING]
     place = Path(directory)
     name = "store" if option == "--store-process" else f"w{number[0]}"
     report = supervised.Reporter()
@@ -55,10 +56,15 @@ def main() -> int:
         threading.Thread(target=_note_news, args=(note,), daemon=True).start()
     while (place / f"wait-{name}").exists():
         time.sleep(BEAT_S)
-    note("ready")
+    note("ready-draining" if is_draining else "ready")
     report.ready()
     while True:
         time.sleep(BEAT_S)
+        drain = place / f"drain-{name}"
+        if drain.exists():
+            report.drains(drain.read_text() == "begin")
+            drain.unlink()
+            note("drain-said")
         if (place / f"finish-{name}").exists():
             (place / f"finish-{name}").unlink()
             os._exit(supervised.BEGINS_AGAIN)

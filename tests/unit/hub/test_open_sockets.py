@@ -44,7 +44,7 @@ def test_sockets_open_and_close_in_their_order(monkeypatch: pytest.MonkeyPatch) 
 
     sockets.open.open_http()
     sockets.open.try_ports()
-    sockets.open.open()
+    sockets.open.open(is_draining=False)
     sockets.open.stop_accepting()
     sockets.open.close_listeners()
 
@@ -69,3 +69,12 @@ def test_hub_without_http_has_no_address_of_it(monkeypatch: pytest.MonkeyPatch) 
 
     assert (sockets.open.http_address(), sockets.done) == ({}, ["closed"])
     assert Deferred.fromCoroutine(sockets.open.close_http()).called
+
+
+def test_hub_that_drains_from_its_start_knows_its_ports_and_accepts_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    sockets = Sockets(monkeypatch, has_http=False)
+
+    sockets.open.open(is_draining=True)
+
+    assert sockets.open.listening() == {"tcp": "127.0.0.1:1883"}
+    assert sockets.done == ["opened", "accepting ended"]

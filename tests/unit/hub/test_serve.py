@@ -17,7 +17,7 @@ from iothub.cli import serve as command
 from iothub.config.sections import Config
 from iothub.hub import serve
 from iothub.hub.phase import Phase
-from iothub.hub.serve import BEGIN_AGAIN, HubProcess
+from iothub.hub.serve import BEGIN_AGAIN, BEGIN_AGAIN_DRAINING, HubProcess
 from iothub.hub.stop import Stop
 from iothub.hub.workers.service_manager import ServiceManager
 
@@ -106,6 +106,13 @@ def test_hub_that_is_gone_begins_again_without_an_orderly_end(monkeypatch: pytes
     assert not process.phase.is_ready
 
 
+def test_hub_that_is_gone_while_it_drains_begins_again_with_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(monkeypatch)
+    process.phase.begin_drain()
+
+    assert process.end_with(ExpelledError("the others go on")) == BEGIN_AGAIN_DRAINING
+
+
 def test_hub_that_is_replaced_stops_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     process = Process(monkeypatch)
 
@@ -133,8 +140,19 @@ def test_expelled_hub_closes_its_clients_and_links_and_nothing_else() -> None:
     assert Reason.EXPELLED.code == 0x8B
 
 
-def test_command_replaces_its_process_when_the_hub_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the command line that it has."""
+@pytest.mark.parametrize(
+    ("code", "before", "after"),
+    [
+        (BEGIN_AGAIN, [], []),
+        (BEGIN_AGAIN, ["--draining"], []),
+        (BEGIN_AGAIN_DRAINING, [], ["--draining"]),
+        (BEGIN_AGAIN_DRAINING, ["--draining"], ["--draining"]),
+    ],
+)
+def test_command_replaces_its_process_when_the_hub_begins_again(
+    monkeypatch: pytest.MonkeyPatch, code: int, before: list[str], after: list[str]
+) -> None:
+    """With the command line that it has, and draining if it drained at its end."""
     replaced: list[list[str]] = []
     app = SimpleNamespace(
         load_checked=lambda _flags: SimpleNamespace(loaded=SimpleNamespace(config=Config()), warnings=[]),
@@ -142,13 +160,13 @@ def test_command_replaces_its_process_when_the_hub_begins_again(monkeypatch: pyt
         data_dir=SimpleNamespace(path="hub"),
         config_file=None,
     )
-    monkeypatch.setattr(serve, "serve", lambda *_args, **_options: BEGIN_AGAIN)
+    monkeypatch.setattr(serve, "serve", lambda *_args, **_options: code)
     monkeypatch.setattr(command, "_check_twin", lambda: None)
     monkeypatch.setattr(command.os, "execv", lambda _path, arguments: replaced.append(arguments))
     monkeypatch.setattr(command.sys, "executable", "/bin/python")
-    monkeypatch.setattr(command.sys, "orig_argv", ["python", "-m", "iothub", "serve"])
+    monkeypatch.setattr(command.sys, "orig_argv", ["python", "-m", "iothub", "serve", *before])
 
     # as `iothub` runs it: click keeps the help option of the first call, which the reference page shows
     CliRunner().invoke(command.command, obj=app, help_option_names=["-h", "--help"])
 
-    assert replaced == [["/bin/python", "-m", "iothub", "serve"]]
+    assert replaced == [["/bin/python", "-m", "iothub", "serve", *after]]
