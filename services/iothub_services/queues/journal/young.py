@@ -327,7 +327,7 @@ class Table:
                 missing.append(placed_at(deliveries, share))
             elif is_done and position > row.tail:
                 pass  # an earlier queue of this number had it
-            elif position > (young.last if row.young_messages else row.moved):
+            elif position > (row.moved if young is None or not row.young_messages else young.last):
                 self._admit(row, position, kind & 3, size)
                 delivery = _APPEND_SIZE + share
                 self.push(row, position, kind, segment << 32 | at, body << 32 | size, delivery << 16 | count)
