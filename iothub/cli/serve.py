@@ -93,11 +93,17 @@ def command(
         code = _report_check(app, flags)
     else:
         code = _serve(app, flags, is_check=is_check, is_fail_fast=is_fail_fast, is_draining=is_draining)
+    context.exit(_replaced(code))
+
+
+def _replaced(code: int) -> int:
+    """Replace this process if the hub is to begin again; else return the exit code."""
     from iothub.hub.serve import BEGIN_AGAIN, BEGIN_AGAIN_DRAINING
 
     if code in (BEGIN_AGAIN, BEGIN_AGAIN_DRAINING):
-        os.execv(sys.executable, _again(sys.orig_argv, is_draining=code == BEGIN_AGAIN_DRAINING))  # noqa: S606 - the program that runs already
-    context.exit(code)
+        words = _again(sys.orig_argv, is_draining=code == BEGIN_AGAIN_DRAINING)
+        os.execv(sys.executable, words)  # noqa: S606 - the program that runs already
+    return code
 
 
 def _again(command_line: Sequence[str], *, is_draining: bool) -> list[str]:
