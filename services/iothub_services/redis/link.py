@@ -6,7 +6,8 @@ Theory: a batch is one pipeline, and its answers come in order. Nothing is ever 
 "may be written", unless nothing of it was sent. A script is loaded on each connection before the first call of it; so calls of several scripts are
 done in their order, and only a SCRIPT FLUSH in between can put one that must be repeated behind others.
 A server that syncs before it answers does so once for a transaction, and for calls without one each time it has read 16 KiB of them.
-Only scripts are in it: Redis looks at a command when it is queued, and one that it refuses (full: ZADD) would keep all from being done.
+Only scripts are in it: Redis looks at a command when it is queued, and one that it refuses would keep all from being done. While its memory is full
+it queues nothing, not even a script that frees memory; what was not done together is done call by call.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Protocol
 
 from iothub.base.clock import Clock
 from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply, command
-from iothub_services.redis.wire import NoScriptRefusedError, ReadOnlyRefusedError, Wire
+from iothub_services.redis.wire import AbortedRefusedError, NoScriptRefusedError, ReadOnlyRefusedError, Wire
 
 _QUEUED = b"QUEUED"
 _MULTI, _EXEC = command("MULTI"), command("EXEC")
@@ -66,8 +67,7 @@ class Link:
             loads = self._missing_scripts(calls)
             joined = _scripts_first(calls) if is_joining else 0
             if joined > 1:
-                sent = [*loads, _MULTI, *calls[:joined], _EXEC, *calls[joined:]]
-                outcomes = _taken_apart(self._pipelined(wire, sent, deadline)[len(loads) :], joined)
+                outcomes = self._together(wire, loads, calls, joined, deadline)
             else:
                 outcomes = self._pipelined(wire, [*loads, *calls], deadline)[len(loads) :]
         except RedisRefusedError as error:  # something that cannot be put into bytes; nothing was sent
@@ -106,6 +106,16 @@ class Link:
         self._known.update(needed)
         return [command("SCRIPT", "LOAD", script.text) for script in missing]
 
+    def _together(
+        self, wire: Wire, loads: Sequence[Call], calls: Sequence[Call], joined: int, deadline: float
+    ) -> list[Reply]:
+        """Do so many calls as a transaction, or without one if Redis does nothing of it. Raises LinkLostError."""
+        sent = [*loads, _MULTI, *calls[:joined], _EXEC, *calls[joined:]]
+        outcomes = self._pipelined(wire, sent, deadline)[len(loads) :]
+        if isinstance(outcomes[joined + 1], AbortedRefusedError) and self._wire is not None:
+            return [*self._pipelined(wire, calls[:joined], deadline), *outcomes[joined + 2 :]]
+        return _taken_apart(outcomes, joined)
+
     def _pipelined(self, wire: Wire, calls: Sequence[Call], deadline: float) -> list[Reply]:
         """Send all, read all. What has no answer when the connection is lost gets the error instead. Raises LinkLostError: nothing has one."""
         outcomes: list[Reply] = []
@@ -134,7 +144,7 @@ def _scripts_first(calls: Sequence[Call]) -> int:
 def _taken_apart(outcomes: list[Reply], joined: int) -> list[Reply]:
     """Return what became of each call, of what MULTI, so many calls, EXEC and the rest were answered.
 
-    A call that Redis has refused to queue has its own answer, and so has one that was done because MULTI was refused.
+    A call that was done because MULTI was refused has its own answer.
     """
     queued, done, rest = outcomes[1 : joined + 1], outcomes[joined + 1], outcomes[joined + 2 :]
     answers = done if isinstance(done, list) else [done if each == _QUEUED else each for each in queued]

@@ -35,7 +35,6 @@ _PASSING = (
     "OOM",
     "MISCONF",
     "UNBLOCKED",
-    "EXECABORT",
 )
 _RECEIVED_BYTES = 1 << 16  # at once
 _NOTHING = object()  # no whole answer is there
@@ -186,6 +185,8 @@ def refusal(text: str) -> BackendError:
         return NoScriptRefusedError(fact)
     if word == "READONLY":
         return ReadOnlyRefusedError(fact)
+    if word == "EXECABORT":
+        return AbortedRefusedError(fact)
     return RedisUnavailableError(fact) if word in _PASSING else RedisRefusedError(fact)
 
 
@@ -200,3 +201,7 @@ class NoScriptRefusedError(RedisUnavailableError):
 
 class ReadOnlyRefusedError(RedisUnavailableError):
     """The server has become a replica: another one is the master now."""
+
+
+class AbortedRefusedError(RedisUnavailableError):
+    """Nothing of a transaction was done: the server did not queue all of it, or does not take it now."""

@@ -15,6 +15,7 @@ from iothub_services.queues.port import (
     Appended,
     Delivery,
     Inbound,
+    Move,
     MoveKind,
     Refused,
 )
@@ -141,15 +142,16 @@ def test_damaged_queue_costs_its_own_messages_alone(harness: RedisQueueHarness, 
 
 def test_full_memory_holds_back_and_loses_nothing(harness: RedisQueueHarness, store: RedisQueues) -> None:
     """Appends wait, as for a store that fails; readers go on, claims, acknowledgements and purges pass."""
-    claim = made(store, 1)
-    made(store, 2)
+    claim, other = made(store, 1), made(store, 2)
     store.append([one(1, number, qos=number % 3, expires_at_ms=number % 2) for number in range(1, 41)])
+    assert store.append([one(2, 41)]) == [Appended((1,))]
     batch = [one(1, 90), one(2, 91)]
     with configured(harness, "maxmemory", "1mb"):
         with pytest.raises(BackendError, match="maxmemory") as caught, store.group():
             store.append(batch)
         assert (caught.value.retryable, caught.value.is_written) == (True, False)
-        assert moved(store, MoveKind.ACK, 1, claim.epoch, 20)
+        read = [Move(MoveKind.ACK, 1, claim.epoch, 20), Move(MoveKind.ACK, 2, other.epoch, 1)]
+        assert store.apply(read) == [True, True]
         assert moved(store, MoveKind.RESERVE, 1, claim.epoch, 30)
         claim = store.claim(1, b"another")
         assert (claim.head, claim.reserved) == (20, 30)
@@ -160,7 +162,7 @@ def test_full_memory_holds_back_and_loses_nothing(harness: RedisQueueHarness, st
 
     store.probe()
     with store.group():
-        assert store.append(batch) == [Appended((41,)), Appended((1,))]
+        assert store.append(batch) == [Appended((41,)), Appended((2,))]
     assert positions(store, 1, claim.epoch) == [41]
 
 

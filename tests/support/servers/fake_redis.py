@@ -12,7 +12,7 @@ from redis import exceptions
 from iothub.base.units import Endpoint
 from iothub.testing.clock import ManualClock
 from iothub_services.redis.blocking import BlockingRedis, Pauses
-from iothub_services.redis.calls import Call, RedisUnavailableError, Reply
+from iothub_services.redis.calls import Call, RedisUnavailableError, Reply, command
 from iothub_services.redis.link import Link
 from iothub_services.redis.wire import RedisWire, WireOptions, refusal
 
@@ -28,6 +28,7 @@ class FakeRedis:
         self.role = role
         self.is_down = False
         self.is_silent = False
+        self.is_full = False  # as above `maxmemory`, it queues nothing between MULTI and EXEC
         self.connects = 0
         self.pipelines: list[list[tuple[object, ...]]] = []
         self.refusals: list[str] = []  # what it answers to the next calls, without doing them
@@ -88,7 +89,7 @@ class FakeWire:
             return
         self._refused = [self._server.refusals.pop(0) for _ in calls if self._server.refusals]
         if not self._refused:
-            self._wire.send(calls)
+            self._wire.send(_not_queued(calls) if self._server.is_full else calls)
 
     def read(self, count: int) -> list[Reply]:
         if self._server.is_silent:
@@ -112,6 +113,16 @@ class FakeWire:
         self._wire.close()
 
 
+def _not_queued(calls: Sequence[Call]) -> list[Call]:
+    """Return something that is refused when it is queued, in place of each call of a transaction."""
+    sent, is_queueing = [], False
+    for call in calls:
+        is_queueing &= call.arguments[0] != "EXEC"
+        sent.append(command("GET") if is_queueing else call)
+        is_queueing |= call.arguments[0] == "MULTI"
+    return sent
+
+
 def _plain(answer: Any) -> Reply:
     """Replace redis-py's errors inside of an answer, which EXEC has."""
     if isinstance(answer, list):
@@ -121,4 +132,6 @@ def _plain(answer: Any) -> Reply:
 
 def _said(error: exceptions.ResponseError) -> str:
     """Return the server's text, whose code redis-py takes off."""
+    if isinstance(error, exceptions.ExecAbortError):
+        return f"EXECABORT {error}"
     return f"NOSCRIPT {error}" if isinstance(error, exceptions.NoScriptError) else str(error)

@@ -183,6 +183,17 @@ def test_transaction_that_was_not_begun_has_the_answer_of_each_call() -> None:
     assert link.exchange(calls, is_joining=True) == [4, 5]
 
 
+def test_what_a_full_server_does_not_queue_is_done_call_by_call() -> None:
+    """Above `maxmemory` Redis queues no call, also none that would free memory: acknowledgements go on, and make room."""
+    server = FakeRedis()
+    link = server.link()
+    calls = [script_call(APPEND, ["a"], "x"), script_call(APPEND, ["a"], "y"), command("LLEN", "a")]
+    link.exchange(calls)
+    server.is_full = True
+
+    assert link.exchange(calls, is_joining=True) == [3, 4, 2]
+
+
 def test_transaction_whose_end_is_not_heard_may_be_written() -> None:
     """Each of its calls was queued, which says nothing of what became of it."""
     server = FakeRedis()
