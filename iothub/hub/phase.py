@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 OnDrain = Callable[[bool], None]
-"""Gets whether the hub drains, whenever that changes."""
+"""Gets whether the hub drains, whenever that changes, but for the drain of a stop: the next process lets clients in."""
 
 
 def _tell_nobody(_is_draining: bool) -> None:
@@ -36,7 +36,8 @@ class Phase:
     def begin_drain(self) -> None:
         """`/readyz` answers 503 until the drain ends."""
         self.is_draining = True
-        self._on_drain(True)
+        if not self.is_stopping:
+            self._on_drain(True)
 
     def end_drain(self) -> None:
         self.is_draining = False
