@@ -72,6 +72,9 @@ class RedisHarness:
         """As `iothub_services.redis.blocking.BlockingRedis`."""
         return self.ask(calls)
 
+    def write_many(self, calls: Sequence[Call]) -> list[Reply]:
+        return self.ask(calls)
+
     def close(self) -> None:
         self.closed += 1
 
