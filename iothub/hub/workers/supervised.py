@@ -136,8 +136,10 @@ class Report:
         was_known = self._is_start_known
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in filter(None, lines):
-            with suppress(ValueError):  # not of this program: somebody else has written to the descriptor
-                self._take(json.loads(line))
+            with suppress(ValueError):  # what is not of this program: somebody else has written to the descriptor
+                said = json.loads(line)
+                if isinstance(said, dict):
+                    self._take(said)
         return self._is_start_known and not was_known
 
     @property

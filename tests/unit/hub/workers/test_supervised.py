@@ -43,9 +43,10 @@ def test_last_word_about_a_drain_counts() -> None:
     assert not report.is_draining
 
 
-def test_bytes_of_another_program_change_nothing() -> None:
+@pytest.mark.parametrize("line", [b"no report\n", b"5\n", b"[]\n"])
+def test_bytes_of_another_program_change_nothing(line: bytes) -> None:
     report = Report()
 
-    assert not report.received(b"no report\n")
+    assert not report.received(line)
 
     assert (report.is_ready, report.error) == (False, None)
