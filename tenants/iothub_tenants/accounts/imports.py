@@ -18,10 +18,9 @@ from iothub_tenants.accounts.devices import Credential, CredentialForm, insert_d
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
 
 _BATCH = 256  # passwords that wait for a thread at once, or secrets that are made between two reports
-_ROWS = 5000  # in one statement
 
 Progress = Callable[[str, int, int], None]
-"""`progress(what, done, of)`: how far one stage of the work is, such as "passwords hashed"; the last one is "devices written"."""
+"""`progress(what, done, of)`: how far one stage of the work is, such as "passwords hashed"; the last one is "devices written", once they are."""
 
 Keep = Callable[[Sequence[tuple[str, str]]], None]
 """`keep([(name, secret), ...])`: the generated secrets, which cannot be read again."""
@@ -77,7 +76,9 @@ def import_devices(
         _mark_faults(writer.connection, owner.id, parsed)
         parsed.refuse()
         if parsed.devices:
-            _insert(writer, owner, parsed, credentials, on_progress)
+            _insert(writer, owner, parsed, credentials)
+    if on_progress is not None:  # a terminal that stands still must not keep the others from writing
+        on_progress("devices written", len(parsed.devices), len(parsed.devices))
     return list(parsed.devices)
 
 
@@ -101,20 +102,9 @@ def _mark_subject(connection: Connection, tenant_id: int, parsed: CsvRows, name:
         parsed.faults[parsed.devices[name].line] = str(error)
 
 
-def _insert(
-    writer: Writer,
-    owner: tenants.Tenant,
-    parsed: CsvRows,
-    credentials: dict[str, Credential],
-    on_progress: Progress | None,
-) -> None:
+def _insert(writer: Writer, owner: tenants.Tenant, parsed: CsvRows, credentials: dict[str, Credential]) -> None:
     """Write the devices; one line of the change log covers all of them."""
-    names = list(parsed.devices)
-    for start in range(0, len(names), _ROWS):
-        batch = names[start : start + _ROWS]
-        insert_devices(writer, owner.id, [(name, credentials[name]) for name in batch])
-        if on_progress is not None:
-            on_progress("devices written", start + len(batch), len(names))
+    insert_devices(writer, owner.id, [(name, credentials[name]) for name in parsed.devices])
     groups.insert_members(writer.connection, owner.id, {name: row.groups for name, row in parsed.devices.items()})
     own = {name: row.limits for name, row in parsed.devices.items() if row.limits}
     if own:
