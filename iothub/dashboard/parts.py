@@ -172,7 +172,7 @@ def command_line(text: str) -> None:
 def field(label: str, given: dict[str, Any], name: str, props: str = "") -> ui.input:
     """Draw a field for `given[name]`, which keeps what is typed as soon as the field is there.
 
-    It is made with its value: one that gets it afterwards is told so in a message of its own, which would take back what is typed before.
+    It is made with its value: a value that is set afterwards comes in a message of its own, which would take back what is typed before.
     """
     return _bound(ui.input(label, value=given[name]), given, name, props)
 

@@ -11,7 +11,7 @@ OnDrain = Callable[[bool], None]
 """Gets whether the hub drains, whenever that changes, but for the drain of a stop: the next process lets clients in."""
 
 
-def _tell_nobody(_is_draining: bool) -> None:
+def _ignore(_is_draining: bool) -> None:
     """A drain ends with this process."""
 
 
@@ -23,7 +23,7 @@ class Phase:
 
     __slots__ = ("_on_drain", "is_draining", "is_ready", "is_stopping")
 
-    def __init__(self, *, is_draining: bool = False, on_drain: OnDrain = _tell_nobody) -> None:
+    def __init__(self, *, is_draining: bool = False, on_drain: OnDrain = _ignore) -> None:
         """`is_draining`: the process before this one did, so no client is let in."""
         self.is_ready = False
         self.is_draining = is_draining

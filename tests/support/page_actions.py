@@ -69,8 +69,8 @@ def closed(page: Page) -> None:
     expect(page.locator(DIALOGUE)).to_have_count(0)
 
 
-def told(page: Page, text: str) -> None:
+def notified(page: Page, text: str) -> None:
     """Wait for a notification that has not been waited for before."""
-    found = page.locator(".q-notification:not([data-told])", has_text=text).first
+    found = page.locator(".q-notification:not([data-notified])", has_text=text).first
     expect(found).to_be_visible()
-    found.evaluate("(each) => each.setAttribute('data-told', '')")
+    found.evaluate("(each) => each.setAttribute('data-notified', '')")

@@ -21,7 +21,7 @@ from iothub_tenants.accounts.streams import Wanted
 from tests.support.clients.packets import PUBLISH
 from tests.support.clients.raw import RawClient
 from tests.support.dashboard import PASSWORD, Dashboard, all_named
-from tests.support.page_actions import agree, choose, closed, confirm, fill, press, row_action, told
+from tests.support.page_actions import agree, choose, closed, confirm, fill, notified, press, row_action
 from tests.support.waiting import until
 
 BASE = "/tenants/access"
@@ -57,14 +57,14 @@ def test_webhook_is_created_tested_changed_rotated_and_deleted(served: Dashboard
     press(page, "Change")
     fill(page, "URL", "https://127.0.0.1:1/x")
     press(page, "Save")
-    told(page, "is not public")
+    notified(page, "is not public")
     fill(page, "URL", "https://localhost:1/x")
     page.get_by_role("checkbox").click()
     with served.following(page):
         press(page, "Save")
     expect(page.locator("main .io-badge", has_text="disabled")).to_be_visible()
     press(page, "Send a test")
-    told(page, "The test is not delivered")
+    notified(page, "The test is not delivered")
     press(page, "Replace the secret")
     press(page, "Replace")
     expect(page.locator(".io-command code", has_text="whsec_")).not_to_have_text(first)
@@ -85,13 +85,13 @@ def test_token_issuer_is_added_changed_and_removed(served: Dashboard) -> None:
     choose(page, "Key", "a JSON Web Key Set")
     fill(page, "Key itself", "{")
     press(page, "Add")
-    told(page, "The key set is not JSON")
+    notified(page, "The key set is not JSON")
     choose(page, "Key", "a shared secret")
     fill(page, "Shared secret", "x" * 40)
     fill(page, "Audience (aud)", "iothub")
     all_named(page)
     press(page, "Add")
-    told(page, "fleet is trusted")
+    notified(page, "fleet is trusted")
 
     closed(page)
     with served.following(page):
@@ -134,14 +134,14 @@ def test_device_logs_in_with_a_certificate_then_with_a_token(served: Dashboard) 
     fill(page, "Subject", "CN=by-other")
     all_named(page)
     press(page, "Set")
-    told(page, "by-other now logs in with a certificate.")
+    notified(page, "by-other now logs in with a certificate.")
     assert served("GET", f"{BASE}/devices/by-other")["credential"] == "x509"
     closed(page)
     press(page, "Other login")
     page.get_by_label("Logs in with", exact=True).click()
     page.get_by_role("option", name="a token (JWT) of a token issuer").click()
     press(page, "Set")
-    told(page, "by-other now logs in with a token.")
+    notified(page, "by-other now logs in with a token.")
 
     assert served("GET", f"{BASE}/devices/by-other")["credential"] == "jwt"
 
@@ -156,7 +156,7 @@ def test_stream_is_shown_and_deleted_by_its_name(served: Dashboard) -> None:
     fill(page, "Kept for (hours)", "12")
     all_named(page)
     press(page, "Create")
-    told(page, "kafka.brokers")
+    notified(page, "kafka.brokers")
     page.keyboard.press("Escape")
     closed(page)
 
@@ -187,7 +187,7 @@ def test_subscriptions_lead_to_their_client_and_groups_to_theirs(served: Dashboa
         all_named(page)
         press(page, "Publish")
 
-        told(page, "It has subscribers.")
+        notified(page, "It has subscribers.")
         assert client.expect(PUBLISH).body.endswith(b"21.5")
 
 
@@ -240,12 +240,12 @@ def test_device_gets_a_password_and_a_limit_of_its_own(served: Dashboard) -> Non
     press(page, "Set a password")
     fill(page, "Password", "a password of its own")
     press(page, "Set")
-    told(page, "The password of d2 is set.")
+    notified(page, "The password of d2 is set.")
     closed(page)
     row_action(page, "device_publish_messages", "Change")
     fill(page, "Value", "5/1s")
     press(page, "Save")
-    told(page, "is changed")
+    notified(page, "is changed")
 
     assert served("GET", f"{BASE}/devices/d2")["credential"] == "password"
     assert served("GET", f"{BASE}/devices/d2/quotas")["limits"] == {"device_publish_messages": ["5/1s"]}

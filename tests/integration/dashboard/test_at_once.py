@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.dashboard import Dashboard
-from tests.support.page_actions import agree, closed, fill, press, row, row_action, told
+from tests.support.page_actions import agree, closed, fill, notified, press, row, row_action
 
 ADMIN = "platform-admin"
 BASE = "/tenants/quick"
@@ -67,7 +67,7 @@ def test_field_keeps_what_is_typed_as_soon_as_it_is_there(served: Dashboard) -> 
     press(page, "Add rule")
     fill(page, "Topic Filter", "typed/#")
     agree(page, "Add")
-    told(page, "in force")
+    notified(page, "in force")
 
     rules = {each["filter"]: each["subject"] for each in served("GET", f"{BASE}/acl-rules")["items"]}
     assert rules["typed/#"] == "d1"
@@ -97,7 +97,7 @@ def test_action_reaches_the_row_that_was_pressed_or_none(served: Dashboard) -> N
     row_action(page, "d1", "Disable")
     served("POST", f"{BASE}/devices/d1:disable")
     agree(page, "Disable")
-    told(page, "d1 is disabled")
+    notified(page, "d1 is disabled")
 
     expect(row(page, "a-new-one").get_by_role("button", name="Disable", exact=True)).to_be_visible()
     expect(row(page, "d1").get_by_role("button", name="Enable", exact=True)).to_be_visible()

@@ -18,7 +18,7 @@ from iothub_tenants.accounts.job_runs import Owner, Result
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.clients.raw import RawClient
 from tests.support.dashboard import Dashboard, all_named
-from tests.support.page_actions import agree, closed, confirm, fill, press, row_action, told
+from tests.support.page_actions import agree, closed, confirm, fill, notified, press, row_action
 from tests.support.waiting import until
 
 TENANT = "field"
@@ -148,7 +148,7 @@ def test_retained_messages_are_counted_then_deleted(served: Dashboard, client: R
     assert len(served("GET", f"{BASE}/retained")["items"]) == 1
     confirm(page, "a/#", "Delete")
 
-    told(page, "are deleted")
+    notified(page, "are deleted")
     assert served("GET", f"{BASE}/retained")["items"] == []
 
 
@@ -173,7 +173,7 @@ def test_key_is_shown_once_and_refused_when_it_is_deleted(served: Dashboard, sec
     row_action(page, "portal", "Delete")
     confirm(page, "portal", "Delete")
 
-    told(page, "portal is deleted")
+    notified(page, "portal is deleted")
     assert served("GET", "/api-keys/portal", status=404)
 
 
@@ -184,4 +184,4 @@ def test_settings_are_read_again(served: Dashboard, secret: str) -> None:
     press(page, "Reload the hub's settings")
     press(page, "Reload")
 
-    told(page, "Reloaded")
+    notified(page, "Reloaded")

@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.dashboard import Dashboard, all_named
-from tests.support.page_actions import agree, choose, closed, confirm, fill, no_action, press, row_action, told
+from tests.support.page_actions import agree, choose, closed, confirm, fill, no_action, notified, press, row_action
 from tests.support.waiting import until
 
 PAGES = (
@@ -122,7 +122,7 @@ def test_tenant_is_created_changed_and_deleted(served: Dashboard) -> None:
     press(page, "Create tenant")
     fill(page, "Name", "Not A Name")
     press(page, "Create")
-    told(page, "name: ")  # REST's own text: the dialogue stays
+    notified(page, "name: ")  # REST's own text: the dialogue stays
     expect(page.locator(".q-notification")).not_to_contain_text("body.")
     fill(page, "Name", "fresh")
     fill(page, "Display name", "Fresh Ltd")
@@ -154,7 +154,7 @@ def test_tenant_is_created_changed_and_deleted(served: Dashboard) -> None:
     expect(sure).to_be_disabled()
     fill(page, "Name", "fresh")
     sure.click()
-    told(page, "being deleted")
+    notified(page, "being deleted")
 
 
 def test_device_is_created_rotated_disabled_and_deleted(served: Dashboard) -> None:
@@ -186,7 +186,7 @@ def test_device_is_created_rotated_disabled_and_deleted(served: Dashboard) -> No
     no_action(page, "made-here", "Enable")
     row_action(page, "made-here", "Delete")
     confirm(page, "made-here", "Delete")
-    told(page, "is deleted")
+    notified(page, "is deleted")
     served("GET", "/tenants/acme/devices/made-here", status=404)
 
 
@@ -247,7 +247,7 @@ def test_rules_are_added_tested_and_removed(served: Dashboard) -> None:
     choose(page, "Effect", "deny")
     fill(page, "Topic Filter", "secret/#")
     press(page, "Add")
-    told(page, "in force")
+    notified(page, "in force")
     closed(page)
 
     fill(page, "Device", "dev1")
@@ -258,7 +258,7 @@ def test_rules_are_added_tested_and_removed(served: Dashboard) -> None:
     closed(page)
     row_action(page, "secret/#", "Remove")
     agree(page, "Remove")
-    told(page, "is removed")
+    notified(page, "is removed")
     assert [row for row in served("GET", "/tenants/acme/acl-rules")["items"] if row["filter"] == "secret/#"] == []
 
 
@@ -271,12 +271,12 @@ def test_groups_and_their_members(served: Dashboard) -> None:
     row_action(page, "north", "Change members")
     fill(page, "Device", "dev2")
     press(page, "Do it")
-    told(page, "dev2 is in north")
+    notified(page, "dev2 is in north")
     assert served("GET", "/tenants/acme/groups/north")["devices"] == ["dev2"]
     closed(page)
     row_action(page, "north", "Delete")
     agree(page, "Delete")
-    told(page, "Group north is deleted")
+    notified(page, "Group north is deleted")
 
 
 def test_bans_are_added_and_lifted(served: Dashboard) -> None:
@@ -285,12 +285,12 @@ def test_bans_are_added_and_lifted(served: Dashboard) -> None:
     fill(page, "Who", "dev2")
     fill(page, "Reason", "noisy")
     press(page, "Ban")
-    told(page, "dev2 is banned")
+    notified(page, "dev2 is banned")
     assert served("GET", "/tenants/acme/bans")["items"][0]["reason"] == "noisy"
     closed(page)
     row_action(page, "dev2", "Lift")
     agree(page, "Lift")
-    told(page, "is lifted")
+    notified(page, "is lifted")
     assert served("GET", "/tenants/acme/bans")["items"] == []
 
 
@@ -300,7 +300,7 @@ def test_limit_is_changed_and_a_change_in_between_is_not_overwritten(served: Das
     fill(page, "Value", "77")
     expect(page.locator(".io-diff-new")).to_have_text("77")
     press(page, "Save")
-    told(page, "is changed")
+    notified(page, "is changed")
     assert served("GET", "/tenants/acme/quotas")["limits"] == {"connections": 77}
 
     closed(page)
@@ -308,7 +308,7 @@ def test_limit_is_changed_and_a_change_in_between_is_not_overwritten(served: Das
     fill(page, "Value", "5/1s,100/1d")
     served("PATCH", "/tenants/acme/quotas", {"limits": {"connections": 78}})
     press(page, "Save")
-    told(page, "it has changed since it was read")
+    notified(page, "it has changed since it was read")
     assert served("GET", "/tenants/acme/quotas")["limits"] == {"connections": 78}
 
 
@@ -323,13 +323,13 @@ def test_plan_is_created_changed_and_deleted(served: Dashboard) -> None:
     fill(page, "Limit", "connections")
     fill(page, "Value", "3")
     press(page, "Save")
-    told(page, "Plan tiny is changed")
+    notified(page, "Plan tiny is changed")
     assert served("GET", "/plans/tiny")["limits"] == {"connections": 3}
 
     served.open(page, "/plans")
     row_action(page, "tiny", "Delete")
     confirm(page, "tiny", "Delete")
-    told(page, "Plan tiny is deleted")
+    notified(page, "Plan tiny is deleted")
 
 
 def test_viewer_sees_everything_and_no_button_that_changes(served: Dashboard) -> None:

@@ -6,22 +6,22 @@ from iothub.hub.phase import Phase
 
 
 def test_begin_and_end_of_a_drain_are_told() -> None:
-    told: list[bool] = []
-    phase = Phase(on_drain=told.append)
+    changes: list[bool] = []
+    phase = Phase(on_drain=changes.append)
 
     phase.begin_drain()
     phase.end_drain()
 
-    assert told == [True, False]
+    assert changes == [True, False]
 
 
 def test_drain_of_a_stop_is_not_told() -> None:
     """A worker that is stopped alone drains first (`cluster.drain_on_stop`); the one that follows it serves."""
-    told: list[bool] = []
-    phase = Phase(on_drain=told.append)
+    changes: list[bool] = []
+    phase = Phase(on_drain=changes.append)
     phase.stop()
 
     phase.begin_drain()
 
     assert phase.is_draining
-    assert told == []
+    assert changes == []
