@@ -1,7 +1,7 @@
 """What a process that a supervisor starts does first, and what the two say to each other.
 
 Knows neither hub nor stores. On descriptor `REPORT` the supervisor reads one line of JSON, that the process is ready or why it cannot start, and
-before and after it an empty line each second: it runs. A line says each time that a drain begins or ends. On `NEWS` a worker reads how the store
+before and after it a line each second: it runs. That line is empty, or says whether the process drains. On `NEWS` a worker reads how the store
 process is, a line of JSON each time.
 """
 
@@ -72,6 +72,7 @@ class Reporter:
 
     def __init__(self) -> None:
         self._reported = threading.Event()
+        self._state = b"\n"  # what a beat says
         self._writes = threading.Lock()  # a long report is not one write of the pipe
         threading.Thread(target=self._beat_while_starting, name="starting", daemon=True).start()
 
@@ -81,21 +82,18 @@ class Reporter:
         os.set_blocking(REPORT, False)
 
     def beat(self) -> None:
-        """Say that this process runs. A supervisor that does not read is frozen itself."""
-        self._say(b"")
-
-    def drains(self, is_draining: bool) -> None:
-        """Say whether this process drains, so that the next one goes on with that."""
-        self._say(json.dumps({"draining": is_draining}).encode())
-
-    @staticmethod
-    def _say(line: bytes) -> None:
+        """Say that this process runs, and whether it drains. A supervisor that does not read is frozen itself, and reads a later beat."""
         try:
-            os.write(REPORT, line + b"\n")
+            os.write(REPORT, self._state)
         except BlockingIOError:
             return
         except OSError:
             os._exit(1)
+
+    def drains(self, is_draining: bool) -> None:
+        """Say from now on whether this process drains, so that the next one goes on with that."""
+        self._state = json.dumps({"draining": is_draining}).encode() + b"\n"
+        self.beat()
 
     def failed(self, error: IotHubError) -> bool:
         """Let the supervisor print it; False: it has heard of a start that succeeded, and prints nothing."""

@@ -48,7 +48,7 @@ JOURNAL_BYTES = 1 << 30  # of the segments that may be there
 CHECKPOINT_CHANGES = 100_000  # rows of messages that the transaction has removed: a start removes them again
 SEGMENT_RECORDS = 50_000
 JOURNAL_STEPS = (
-    800_000  # of all segments: a start, and a failed write, takes them again, in less than five seconds; see `steps_of`
+    800_000  # of all segments; see `steps_of`: a start, and a failed write, does them again in less than five seconds
 )
 MOVED_AT_STOP = 10_000  # messages that a stop moves into the tables, in less than a second
 YOUNG_MESSAGES = 1_000_000  # at 32 bytes; a record may be of many queues

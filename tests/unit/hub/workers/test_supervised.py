@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
-from iothub.hub.workers.supervised import Report
+from iothub.hub.workers import supervised
+from iothub.hub.workers.supervised import Report, Reporter
 
 READY = b'{"ready": true}\n'
 DRAINING = b'{"draining": true}\n'
+
+
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The end of the report that a supervisor reads."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    monkeypatch.setattr(supervised, "REPORT", writing)
+    yield reading
+    os.close(reading)
+    os.close(writing)
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
@@ -41,6 +56,23 @@ def test_last_word_about_a_drain_counts() -> None:
     assert not report.received(DRAINING + b'{"draining": false}\n')
 
     assert not report.is_draining
+
+
+@pytest.mark.parametrize("is_draining", [True, False])
+def test_drain_is_not_lost_while_the_supervisor_is_frozen(pipe: int, is_draining: bool) -> None:
+    """Its pipe is full then, and the first line that fits says it."""
+    reporter, report = Reporter(), Report(is_draining=not is_draining)
+    reporter.ready()
+    with suppress(BlockingIOError):
+        while True:
+            os.write(supervised.REPORT, bytes(1))
+    reporter.drains(is_draining)
+    os.read(pipe, 1 << 20)
+
+    reporter.beat()
+
+    report.received(os.read(pipe, 1 << 20))
+    assert report.is_draining is is_draining
 
 
 @pytest.mark.parametrize("line", [b"no report\n", b"5\n", b"[]\n"])
