@@ -1,7 +1,8 @@
 """The calls of HBase's Thrift 1 gateway that we need, each as a value: ready-made bytes, and how its answer is read.
 
 Knows no connection. A call is encoded where it is made, in whatever thread, and its answer decoded where it is wanted; the reactor
-only moves bytes. Column names are `family:qualifier`. `pin`: calls with the same one take the same connection, one after another.
+only moves bytes. Column names are `family:qualifier`. `pin`: calls with the same one take the same connection, one after another; where the pins
+of a caller can be counted they are numbers, so that its calls take all connections evenly.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from iothub_services.hbase import refusals, replies, thrift
 from iothub_services.hbase.refusals import Effect
 from iothub_services.hbase.replies import Family, Region, Row, Scanner
 from iothub_services.hbase.thrift import BOOL, END, I32, I64, LIST, MAP, STOP, STRING, STRUCT, Reader, ThriftError
+
+Pin = bytes | int
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -56,7 +59,7 @@ class Call(Generic[T_co]):
 
     __slots__ = ("body", "pin", "scanner", "verb")
 
-    def __init__(self, verb: Verb[T_co], body: bytes, pin: bytes, scanner: Scanner | None = None) -> None:
+    def __init__(self, verb: Verb[T_co], body: bytes, pin: Pin, scanner: Scanner | None = None) -> None:
         self.verb = verb
         self.body = body
         self.pin = pin
@@ -148,13 +151,13 @@ class Mutation(NamedTuple):
 # --- writing
 
 
-def append(table: bytes, row: bytes, column: bytes, value: bytes, pin: bytes | None = None) -> Call[bytes]:
+def append(table: bytes, row: bytes, column: bytes, value: bytes, pin: Pin | None = None) -> Call[bytes]:
     """Append to a cell; the answer is its new value, or what a coprocessor puts in its place (b"" for nothing)."""
     return append_pieces(table, row, column, (value,), pin)
 
 
 def append_pieces(
-    table: bytes, row: bytes, column: bytes, pieces: Sequence[bytes], pin: bytes | None = None
+    table: bytes, row: bytes, column: bytes, pieces: Sequence[bytes], pin: Pin | None = None
 ) -> Call[bytes]:
     """The same with a value in pieces: each is copied once."""
     body = b"".join(
@@ -173,7 +176,7 @@ def append_pieces(
             END,
         )
     )
-    return Call(APPEND, body, pin or row)
+    return Call(APPEND, body, row if pin is None else pin)
 
 
 def check_and_put(
@@ -231,13 +234,14 @@ def get_row(
     row: bytes,
     columns: Sequence[bytes] = (),
     attributes: Attributes | None = None,
-    pin: bytes | None = None,
+    pin: Pin | None = None,
 ) -> Call[Row | None]:
     """Read one row, or only these columns (`b"f:q"`, or `b"f"` for a family); None: it is not there."""
+    pin = row if pin is None else pin
     if columns:
         body = _row(table, row) + _LIST[3] + thrift.texts(columns) + _attributes(4, attributes) + END
-        return Call(GET_ROW_COLUMNS, body, pin or row)
-    return Call(GET_ROW, _row(table, row) + _attributes(3, attributes) + END, pin or row)
+        return Call(GET_ROW_COLUMNS, body, pin)
+    return Call(GET_ROW, _row(table, row) + _attributes(3, attributes) + END, pin)
 
 
 def get_rows(table: bytes, rows: Sequence[bytes], columns: Sequence[bytes] = ()) -> Call[list[Row]]:

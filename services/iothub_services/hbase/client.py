@@ -15,11 +15,14 @@ from iothub.base import log as logging
 from iothub.base.errors import BackendError
 from iothub.base.units import Endpoint
 from iothub_services.hbase import calls
-from iothub_services.hbase.calls import Call
+from iothub_services.hbase.calls import Call, Pin
 from iothub_services.hbase.connection import Connection, OnOutcome
 from iothub_services.hbase.gateways import Gateways
 from iothub_services.hbase.pipeline import PendingCall, Receiver
 from iothub_services.hbase.wire import Bounds, Reactor
+
+_U32 = (1 << 32) - 1
+_SPREAD = 2_654_435_769  # 2**32 over the golden ratio: rows that differ in a few bits have checksums that differ in a few bits
 
 log = logging.get(__name__)
 
@@ -80,9 +83,12 @@ class HBaseClient:
         """Return why the first connection that is not up is not, "" when all are."""
         return next((each.problem for each in self.connections if not each.is_up), "")
 
-    def connection(self, pin: bytes) -> Connection:
-        """Return the connection of a pin."""
-        return self.connections[crc32(pin) % len(self.connections)]
+    def connection(self, pin: Pin) -> Connection:
+        """Return the connection of a pin: numbers take the connections in turn."""
+        count = len(self.connections)
+        if isinstance(pin, int):
+            return self.connections[pin % count]
+        return self.connections[(crc32(pin) * _SPREAD & _U32) * count >> 32]
 
     def begin(self, made: Sequence[Call[object]], receiver: Receiver) -> None:
         """Make calls; the receiver gets the outcome of each by its index. For callers that keep bounded how much they ask for.

@@ -8,7 +8,7 @@ from iothub.base.errors import BackendError
 from iothub.records import keys
 from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import TENANT, made, one
-from iothub_services.hbase.calls import Call
+from iothub_services.hbase.calls import Call, Pin
 from iothub_services.hbase.tables import split_keys
 from iothub_services.queues.damage import DamagedQueues, no_alarm
 from iothub_services.queues.hbase import requests
@@ -164,6 +164,26 @@ def test_operations_are_grouped_by_region_and_cut_by_size() -> None:
 
     assert len(caller.made) == 5
     assert [requests.appended_run(octets, 1)[2] for _, octets in results] == [1, 1, 2, 1, 3]
+
+
+def test_calls_for_all_regions_are_done_side_by_side() -> None:
+    """Calls with the same pin are done one after the other; numbers take all connections."""
+    harness = HBase()
+    store, caller = harness.store()
+    for queue_id in range(1, 9):
+        made(store, queue_id)
+    harness.coprocessor.starts = [b"", *split_keys(8)]
+    store.append([one(queue_id, 1) for queue_id in range(1, 9)])
+    pins: list[Pin] = []
+
+    def note(call: Call[object]) -> Fault:
+        pins.append(call.pin)
+        return Fault.NONE
+
+    caller.fault = note
+    store.append([one(queue_id, 1) for queue_id in range(1, 9)])
+
+    assert sorted(pins) == list(range(8))
 
 
 def test_regions_that_are_others_now_are_read_again() -> None:

@@ -33,7 +33,8 @@ Outcome = Result | BackendError
 class Regions:
     """Sends operations.
 
-    Invariants: calls for one region take the same connection, one after another. `failing`: starts of regions whose last call failed.
+    Invariants: calls for one region take the same connection, one after another, and those for all regions take all connections. `failing`:
+    starts of regions whose last call failed.
     """
 
     def __init__(self, caller: Caller, table: bytes, damage: DamagedQueues, request_bytes: int = REQUEST_BYTES) -> None:
@@ -77,7 +78,10 @@ class Regions:
     def ask(self, column: bytes, asked: bytes) -> list[bytes]:
         """Get a column of each region, with an attribute. Raises BackendError."""
         attributes = {requests.ASKED: asked}
-        gets = [calls.get_row(self._table, start or _FIRST_ROW, (column,), attributes) for start in self._starts]
+        gets = [
+            calls.get_row(self._table, start or _FIRST_ROW, (column,), attributes, pin=region)
+            for region, start in enumerate(self._starts)
+        ]
         return [b"" if row is None else row.cells[column].value for row in all_of(self._caller.call_many(gets))]
 
     def probe_keys(self) -> list[bytes]:
@@ -91,17 +95,18 @@ class Regions:
     def _send(self, steps: Sequence[Step], chosen: Iterable[int], outcomes: list[Outcome]) -> list[int]:
         """Fill in outcomes of the chosen operations; return those that were sent to a region that does not have them."""
         parts = self._parts(steps, chosen)
-        sent = [self._call(start, [steps[at] for at in part]) for start, part in parts]
+        sent = [self._call(region, [steps[at] for at in part]) for region, part in parts]
+        starts = self._starts
         moved: list[int] = []
-        for (start, part), answer in zip(parts, self._caller.call_many(sent), strict=True):
+        for (region, part), answer in zip(parts, self._caller.call_many(sent), strict=True):
             results = _results(answer, len(part))
             if isinstance(results, BackendError):
-                self.failing.add(start)
+                self.failing.add(starts[region])
                 moved += part if _MOVED in str(results) else ()
                 for at in part:
                     outcomes[at] = results
             else:
-                self.failing.discard(start)
+                self.failing.discard(starts[region])
                 for at, each in zip(part, results, strict=True):
                     outcomes[at] = each if each[0] != _DAMAGED else self._lost(steps[at], each)
         return moved
@@ -111,8 +116,8 @@ class Regions:
         self._damage.found(keys.split_queue_key(step[0])[0], requests.damage(result[1]))
         return _GONE
 
-    def _parts(self, steps: Sequence[Step], chosen: Iterable[int]) -> list[tuple[bytes, list[int]]]:
-        """Group operations into calls: by region, of bounded size."""
+    def _parts(self, steps: Sequence[Step], chosen: Iterable[int]) -> list[tuple[int, list[int]]]:
+        """Group operations into calls: by the number of their region, of bounded size."""
         starts = self._starts
         by_region: dict[int, list[int]] = {}
         for at in chosen:
@@ -122,7 +127,7 @@ class Regions:
                 by_region[region] = [at]
             else:
                 group.append(at)
-        return [(starts[region], part) for region, group in by_region.items() for part in self._bounded(steps, group)]
+        return [(region, part) for region, group in by_region.items() for part in self._bounded(steps, group)]
 
     def _bounded(self, steps: Sequence[Step], group: list[int]) -> list[list[int]]:
         """Cut what goes to one region into calls."""
@@ -139,9 +144,9 @@ class Regions:
             size_bytes += size
         return parts
 
-    def _call(self, start: bytes, steps: Sequence[Step]) -> Call[bytes]:
+    def _call(self, region: int, steps: Sequence[Step]) -> Call[bytes]:
         row = keys.meta_row(steps[0][0])
-        return calls.append_pieces(self._table, row, requests.CHANGE, requests.request(steps), pin=b"region " + start)
+        return calls.append_pieces(self._table, row, requests.CHANGE, requests.request(steps), pin=region)
 
 
 _UNSENT = BackendError("not sent to HBase", retryable=True)
