@@ -20,6 +20,7 @@ from setuptools.command.build_ext import build_ext
 COMPILED = (
     (Path(), Path("iothub/engine")),
     (Path("services"), Path("iothub_services")),
+    (Path("services"), Path("iothub_services/hbase")),
     (Path("services"), Path("iothub_services/queues")),
     (Path("services"), Path("iothub_services/queues/hbase")),
     (Path("services"), Path("iothub_services/queues/journal")),

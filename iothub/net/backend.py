@@ -21,6 +21,7 @@ POLLER = "iothub.engine.poller"
 COMPILED = (
     "iothub.engine",
     "iothub_services",
+    "iothub_services.hbase",
     "iothub_services.queues",
     "iothub_services.queues.hbase",
     "iothub_services.queues.journal",

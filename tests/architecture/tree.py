@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPILED = (
     "iothub.engine",
     "iothub_services",
+    "iothub_services.hbase",
     "iothub_services.queues",
     "iothub_services.queues.hbase",
     "iothub_services.queues.journal",

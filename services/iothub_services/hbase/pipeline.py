@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """One connection to HBase's gateway, without the connection: frames out, answers in, matched by sequence number.
 
 Knows no socket, no time and no reactor. The gateway answers in the order of the calls, one after another; an answer that is not the
@@ -31,8 +32,6 @@ class Receiver(Protocol):
 class PendingCall:
     """A call without an outcome yet, and whose it is. `index`: of the call among the receiver's."""
 
-    __slots__ = ("call", "index", "receiver", "sent_at")
-
     def __init__(self, call: Call[object], receiver: Receiver, index: int = 0) -> None:
         self.call = call
         self.receiver = receiver
@@ -52,8 +51,8 @@ class Pipeline:
     """Calls in flight and the bytes that have arrived.
 
     Invariants: `in_flight` and `in_flight_bytes` count the calls that were sent and not answered; no more than one frame and what a
-    read brought beyond it is kept, and no frame above `frame_bytes`. Calls are numbered through all connections, so the number of the call
-    that has opened a scanner says on which connection that was. `broken`: what the peer did against the protocol, "" for nothing;
+    read brought beyond it is kept, and no frame above `frame_bytes`. `count`: of all calls, on this connection and those before, so the number
+    of the call that has opened a scanner says on which connection that was. `broken`: what the peer did against the protocol, "" for nothing;
     nothing that follows can be trusted then, and nothing is read any more. `is_too_large`: it is the answer to the first call in flight
     that does not fit a frame.
     """
@@ -63,7 +62,7 @@ class Pipeline:
         self.in_flight_bytes = 0
         self.broken = ""
         self.is_too_large = False
-        self._count = 0  # of all calls, on this connection and those before
+        self.count = 0
         self._before = 0  # of those before
         self._sent: deque[tuple[PendingCall, int]] = deque()
         self._arrived = bytearray()
@@ -75,16 +74,16 @@ class Pipeline:
 
     def encode_call(self, pending: PendingCall) -> tuple[bytes, bytes]:
         """Return the frame of a call, in two pieces; it is now in flight. Not one to a scanner that this connection has not."""
-        self._count += 1
-        sequence = self._count & _SEQUENCES
+        self.count += 1
+        sequence = self.count & _SEQUENCES
         self._sent.append((pending, sequence))
         self.in_flight_bytes += pending.call.size
         return pending.call.pieces(sequence)
 
     def has(self, scanner: Scanner) -> bool:
         """Was this scanner opened on this connection? One of another connection may be somebody else's here."""
-        age = (self._count - scanner.opened_by) & _SEQUENCES
-        return age < self._count - self._before
+        age = (self.count - scanner.opened_by) & _SEQUENCES
+        return age < self.count - self._before
 
     def receive(self, octets: bytes) -> list[tuple[PendingCall, bytes]]:
         """Take what has arrived; return the calls that it answers, each with its frame, in order. Look at `broken` afterwards."""
@@ -94,7 +93,7 @@ class Pipeline:
             return answered
         at = 0
         try:
-            while (size := self._frame_size(at)) is not None:
+            while (size := self._frame_size(at)) >= 0:
                 start = at + _LENGTH_BYTES
                 frame = bytes(self._arrived[start : start + size])
                 answered.append((self._match(frame), frame))
@@ -108,7 +107,7 @@ class Pipeline:
     def lost(self) -> list[PendingCall]:
         """Forget the connection; return the calls that were in flight, in order. Sequence numbers go on: none has two meanings."""
         sent, self._sent = self._sent, deque()
-        self._before = self._count
+        self._before = self.count
         self._arrived.clear()
         self._needed = _LENGTH_BYTES
         self.in_flight_bytes = 0
@@ -116,18 +115,18 @@ class Pipeline:
         self.is_too_large = False
         return [pending for pending, _ in sent]
 
-    def _frame_size(self, at: int) -> int | None:
-        """Return the size of the frame at `at`; None: it is not whole yet, and `_needed` says how much the buffer must hold."""
+    def _frame_size(self, at: int) -> int:
+        """Return the size of the frame at `at`; -1: it is not whole yet, and `_needed` says how much the buffer must hold."""
         here = len(self._arrived) - at
         self._needed = _LENGTH_BYTES
         if here < _LENGTH_BYTES:
-            return None
+            return -1
         size = int.from_bytes(self._arrived[at : at + _LENGTH_BYTES], "big")
         if size > self.frame_bytes:
             self.is_too_large = True
             raise ThriftError(f"an answer of {size} bytes, above the limit of {self.frame_bytes}")
         self._needed = _LENGTH_BYTES + size
-        return size if here >= self._needed else None
+        return size if here >= self._needed else -1
 
     def _match(self, frame: bytes) -> PendingCall:
         if not self._sent:

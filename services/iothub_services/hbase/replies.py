@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """What HBase's gateway answers with: cells, rows, regions, families.
 
 Knows how each is laid out in Thrift; not which call asked for it. Fields that are not known are passed over.
@@ -71,17 +72,17 @@ def read_i64(reader: Reader) -> int:
 
 
 def read_names(reader: Reader) -> list[bytes]:
-    return [reader.text() for _ in range(reader.list(STRING))]
+    return [reader.text() for _ in range(reader.values(STRING))]
 
 
 def read_first_value(reader: Reader) -> bytes:
     """Read the value of the first cell; b"" when there is none."""
-    cells = [_cell(reader) for _ in range(reader.list(STRUCT))]
+    cells = [_cell(reader) for _ in range(reader.values(STRUCT))]
     return cells[0].value if cells else b""
 
 
 def read_rows(reader: Reader) -> list[Row]:
-    return [_row(reader) for _ in range(reader.list(STRUCT))]
+    return [_row(reader) for _ in range(reader.values(STRUCT))]
 
 
 def read_row(reader: Reader) -> Row | None:
@@ -90,12 +91,12 @@ def read_row(reader: Reader) -> Row | None:
 
 
 def read_regions(reader: Reader) -> list[Region]:
-    return [_region(reader) for _ in range(reader.list(STRUCT))]
+    return [_region(reader) for _ in range(reader.values(STRUCT))]
 
 
 def read_families(reader: Reader) -> list[Family]:
     families = []
-    for _ in range(reader.map(STRING, STRUCT)):
+    for _ in range(reader.pairs(STRING, STRUCT)):
         reader.text()  # the name once more
         families.append(_family(reader))
     return families
@@ -119,7 +120,7 @@ def _row(reader: Reader) -> Row:
         if mark == (STRING, 1):
             key = reader.text()
         elif mark == (MAP, 2):
-            for _ in range(reader.map(STRING, STRUCT)):
+            for _ in range(reader.pairs(STRING, STRUCT)):
                 column = reader.text()
                 cells[column] = _cell(reader)
         else:

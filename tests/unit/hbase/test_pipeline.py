@@ -124,7 +124,7 @@ def test_lost_connection_gives_back_what_was_in_flight(gateway: FakeGateway, pip
 
 def test_scanner_is_of_the_connection_that_opened_it(gateway: FakeGateway, pipeline: Pipeline) -> None:
     """Of no earlier and no later one, however many calls there are: the numbers on the wire begin again, those of connections do not."""
-    pipeline._count = (1 << 31) - 3
+    pipeline.count = (1 << 31) - 3
     pipeline.lost()
     seen: list[Scanner] = []
     for _ in range(3):

@@ -26,14 +26,17 @@ MOST_STEPS = 16_384
 MOST_RECORDS = 4_096
 MOST_DUE = 65_536
 LARGEST = (1 << 31) - 1
+_TWO_31, _TWO_32 = 1 << 31, 1 << 32
 
 VERSION = 1
 _CREATE, _APPEND, _MOVES, _CLAIM, _SET_LIMITS, _PURGE, _EXPIRE, _DROP, _APPEND_SETTLING = range(1, 10)
 _STORED, _KNOWN, _FULL = range(3)
+_IS_FULL = 2  # `_FULL`, for compiled code
 _INTENT_MOVE = 6
 _HITS = ("", "session_queued_messages", "session_queued_bytes", "queued_messages", "queued_bytes")
 
 _REQUEST = Struct(">Bi")
+_REQUEST_BYTES = 5
 _STEP = Struct(">B12si")
 _APPEND_STEP = Struct(">B12siqqqqi")
 _APPEND_SETTLING_STEP = Struct(">B12siqqqqqqi")
@@ -50,11 +53,10 @@ _PAGE_ASKED = Struct(">Bqqii")
 _DUE_ASKED = Struct(">BqiqQq")
 _I32 = Struct(">i")
 _I64 = Struct(">q")
-_RESULT = Struct(">Bi")
+_RESULT_BYTES = 5  # before each result: its status, and its length
 _OWNER_AT = 9  # in the answer to an append, behind `is repeat` and the epoch
 _HOLDS = Struct(">16xqqi")  # head and tail, messages, bytes, number of runs
-_ONE_RUN = Struct(">16xqqiBqii")  # the same, one run, nothing dropped
-_ONE_RUN_BYTES = _ONE_RUN.size
+_ONE_RUN_BYTES = 53  # the same with one run, and nothing dropped
 _RUN = Struct(">Bqi")
 _DROPPED = Struct(">iBqi")
 _STANDS = Struct(">qqqq")
@@ -255,14 +257,14 @@ def answers(raw: bytes) -> list[Result]:
     """Take the answer to a request apart. Raises CorruptRecordError."""
     try:
         _version(raw, "the queue coprocessor's answer")
-        _, count = _REQUEST.unpack_from(raw)
-        at = _REQUEST.size
+        at = _REQUEST_BYTES
         results = []
-        for _ in range(count):
-            status, size = _RESULT.unpack_from(raw, at)
-            at += _RESULT.size + size
-            results.append((status, raw[at - size : at]))
-    except StructError:
+        for _ in range(_i32(raw, 1)):
+            start = at + _RESULT_BYTES
+            size = _i32(raw, at + 1)
+            results.append((raw[at], raw[start : start + size]))
+            at = start + size
+    except IndexError:
         raise _unreadable("its answer") from None
     if at != len(raw):  # such as a cell of a table without the coprocessor: what was asked
         raise _unreadable("its answer")
@@ -277,12 +279,13 @@ def appended_run(raw: bytes, records: int) -> tuple[int, int, int]:
     if len(raw) <= _OWNER_AT:
         return 0, 0, 0
     at = _OWNER_AT + 1 + raw[_OWNER_AT]
-    if len(raw) != at + _ONE_RUN_BYTES:
+    end = at + _ONE_RUN_BYTES
+    if len(raw) != end:
         return 0, 0, 0
-    messages, size_bytes, runs, kind, first, count, drops = _ONE_RUN.unpack_from(raw, at)
-    if runs != 1 or kind == _FULL or count != records or drops:
+    runs, kind, count, drops = _i32(raw, end - 21), raw[end - 17], _i32(raw, end - 8), _i32(raw, end - 4)
+    if runs != 1 or kind == _IS_FULL or count != records or drops:
         return 0, 0, 0
-    return messages, size_bytes, first
+    return _i64(raw, at + 16), _i64(raw, at + 24), _i64(raw, end - 16)
 
 
 def appended(raw: bytes) -> AppendResult:
@@ -386,6 +389,19 @@ def found_due(raw: bytes) -> list[DueRow]:
     """Read which records of one region are due. Raises CorruptRecordError: a future version."""
     _version(raw, "a look for due records")
     return [DueRow(at, key, position) for at, key, position, _ in _DUE_ROW.iter_unpack(raw[_REQUEST.size :])]
+
+
+def _i32(raw: bytes, at: int) -> int:
+    """Read a number, without a call where this is compiled. Raises IndexError."""
+    number = raw[at]
+    number = number << 8 | raw[at + 1]
+    number = number << 8 | raw[at + 2]
+    number = number << 8 | raw[at + 3]
+    return number - _TWO_32 if number >= _TWO_31 else number
+
+
+def _i64(raw: bytes, at: int) -> int:
+    return _i32(raw, at) * _TWO_32 + (_i32(raw, at + 4) & (_TWO_32 - 1))
 
 
 def _version(raw: bytes, what: str) -> None:
