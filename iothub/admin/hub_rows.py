@@ -182,14 +182,16 @@ def rejected_row(reported: AnyJson) -> Row:
 
 
 def failure_ban_rows(tenant: str, reported: Iterable[Json], reason: str) -> list[Row]:
-    """Return the bans after failed logins, each once: a ban that one hub makes is in force at those that are linked to it."""
+    """Return the bans after failed logins by device and address, each once and as long as it holds anywhere.
+
+    A ban that one hub makes is in force at those that are linked to it, and the hubs answer in any order.
+    """
     reported = list(reported)
     if any(isinstance(each, Shown) for each in reported):
         return [dict(each) for each in reported]
-    return [
-        _failure_ban_row(tenant, ban, reason)
-        for ban in {(each["device"], each["address"]): each for each in reported}.values()
-    ]
+    by_end = sorted(reported, key=lambda each: int(str(each["until_ms"])))
+    bans = {(str(each["device"]), str(each["address"])): each for each in by_end}
+    return [_failure_ban_row(tenant, ban, reason) for _, ban in sorted(bans.items())]
 
 
 def _failure_ban_row(tenant: str, reported: Json, reason: str) -> Row:

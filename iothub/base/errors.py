@@ -73,6 +73,14 @@ class InterruptedWorkError(IotHubError):
     exit_code = 130
 
 
+class PartlyDoneError(IotHubError):
+    """Work that is done in parts has stopped: the text says what is done, and how to continue. `exit_code` is that of what stopped it."""
+
+    def __init__(self, message: str, *, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
 class BackendError(UnavailableError):
     """A store failed. `retryable`: the same call may succeed later; `is_written` is False only when nothing was written for certain.
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from iothub.cli.contexts import Context
     from iothub.cli.local_hub import Answer, LocalHub, OnProgress
+    from iothub.cli.remote_api import RemoteApi
     from iothub.records.admin_commands import Json, Verb
     from iothub_tenants.accounts.store import AccountStore
 
@@ -115,6 +116,15 @@ class App:
         return self._context is not None
 
     @property
+    def api(self) -> RemoteApi | None:
+        """The API that does the commands; None: they are done here."""
+        if self._context is None:
+            return None
+        from iothub.cli.remote_api import RemoteApi
+
+        return RemoteApi(self._context)
+
+    @property
     def there(self) -> AccountStore | None:
         """The store of a context; None: without one, functions about the machine work on this one."""
         return self.store() if self.is_remote else None
@@ -193,11 +203,10 @@ class App:
 
     def store(self) -> AccountStore:
         """Open the accounts of an initialised data directory, or those behind an API; closed at the end of the command."""
-        if self._store is None and self._context is not None:
+        if self._store is None and (api := self.api) is not None:
             from iothub.cli.remote import RemoteStore
-            from iothub.cli.remote_api import RemoteApi
 
-            self._store = cast("AccountStore", RemoteStore(RemoteApi(self._context)))
+            self._store = cast("AccountStore", RemoteStore(api))
         if self._store is None:
             from iothub_tenants.accounts.bounds import bounds_of
             from iothub_tenants.accounts.store import AccountStore
@@ -224,11 +233,10 @@ class App:
     @property
     def hub(self) -> LocalHub:
         """The hub that runs on the data directory, reached over its local socket. Raises NotFoundError: `init` must be run first."""
-        if self._context is not None:
-            from iothub.cli.remote_api import RemoteApi
+        if (api := self.api) is not None:
             from iothub.cli.remote_hub import RemoteHub
 
-            return cast("LocalHub", RemoteHub(RemoteApi(self._context)))
+            return cast("LocalHub", RemoteHub(api))
         from iothub.cli.local_hub import LocalHub
 
         self.data_dir.require_initialised()

@@ -5,6 +5,7 @@ Knows no hash: `iothub_tenants.accounts.devices` makes credentials. A secret com
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Callable
 from functools import partial
@@ -39,8 +40,14 @@ def _secret_options(function: C) -> C:
     return function
 
 
-def _foreign_options(function: C) -> C:
-    """Say which program wrote a file, and how it made the hashes in it."""
+def _foreign_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Say which program wrote a file, and how it made the hashes in it; the function gets what reads it, `read`."""
+
+    @functools.wraps(function)
+    def wrapped(*given: object, form: str, salt: str, pbkdf2: str | None, **named: object) -> None:
+        function(*given, read=_reader(form, salt, pbkdf2), **named)
+
+    made: Callable[..., None] = wrapped
     for option in (
         click.option(
             "--pbkdf2",
@@ -63,8 +70,8 @@ def _foreign_options(function: C) -> C:
             help="What wrote FILE: a password file of Mosquitto, or users of EMQX's built-in database as CSV.",
         ),
     ):
-        function = option(function)
-    return function
+        made = option(made)
+    return made
 
 
 @verb(command, "list")
@@ -136,15 +143,17 @@ def create(
     help="Generate missing secrets and write them to this new file; -: standard output.",
 )
 @_foreign_options
+@click.option(
+    "--from-line", type=click.IntRange(min=1), help="Leave out the lines before this one, but for the header."
+)
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Check all rows; import nothing.")
 def import_file(
     app: App,
     tenant: str,
     file: Path,
     secrets_to: Path | None,
-    form: str,
-    salt: str,
-    pbkdf2: str | None,
+    read: accounts.imports.Read | None,
+    from_line: int | None,
     is_dry_run: bool,
 ) -> None:
     """Create many devices from a CSV file with a header: all or none. FILE: a path, or - for standard input.
@@ -153,6 +162,9 @@ def import_file(
     separated by blanks (in quotation marks if one has a comma). Only name and password must be there.
 
     Bad lines are reported with their numbers (exit code 4).
+
+    With a context all rows are checked first, and written in parts then, each of them all or none. When that stops in between, the message says
+    what is written, and the line for --from-line, with which the same command goes on.
 
     With --from, passwords stay the hashes that Mosquitto ($6$, $7$, $argon2id$) or EMQX (sha256, sha512, pbkdf2) made, and the devices keep
     their passwords. The username of each is TENANT/NAME from now on. Hashes by md5, sha (SHA-1) and bcrypt are refused.
@@ -171,13 +183,16 @@ def import_file(
       iothub --data-dir ./hub device import acme devices.csv
       iothub --data-dir ./hub device import acme fleet.csv --secrets-to fleet-secrets.csv
       iothub --data-dir ./hub device import acme fleet.csv --secrets-to - -o json
+      iothub --data-dir ./hub device import acme fleet.csv --secrets-to more-secrets.csv --from-line 2
       iothub --data-dir ./hub device import acme mosquitto.passwd --from mosquitto --dry-run
       iothub --data-dir ./hub device import acme emqx.csv --from emqx --salt suffix --dry-run
       iothub --data-dir ./hub device import acme emqx.csv --from emqx --pbkdf2 sha256:4096 --dry-run
     """
-    if form != "csv" and secrets_to is not None:
+    if read is not None and secrets_to is not None:
         raise ConfigError("--secrets-to is for CSV files: with --from, every device has a password already")
-    Import(app, tenant, file, secrets_to, read=_reader(form, salt, pbkdf2), is_dry_run=is_dry_run).run()
+    if read is not None and from_line is not None:
+        raise ConfigError("--from-line is for CSV files: with --from, all lines are imported or none")
+    Import(app, tenant, file, secrets_to, read=read, from_line=from_line, is_dry_run=is_dry_run).run()
 
 
 @verb(command, "rotate-secret")

@@ -218,6 +218,8 @@ def run(arguments: Sequence[str]) -> int:
         _silence_stdout()
         return _explain(error, arguments, f"iothub: {error}", error.exit_code)
     except IotHubError as error:
+        if isinstance(error.__cause__, output.OutputError):
+            _silence_stdout()
         details = map(hints.complete, error.details)
         return _explain(error, arguments, f"iothub: {hints.complete(str(error))}", error.exit_code, details)
     except BrokenPipeError:

@@ -391,19 +391,6 @@ def _start(api: RemoteApi, given: Given) -> Shown:
     return Shown(api.call("POST", filled("/jobs/{job}:run", given), body))
 
 
-def _import_devices(api: RemoteApi, given: Given) -> list[str]:
-    if given["read"] is not None:
-        raise ConfigError("with a context a file must be CSV of ours: run --from on the hub's machine")
-    query = {"dry_run": given["is_dry_run"], "generate_secrets": given["keep"] is not None}
-    answer = api.post_csv(filled("/tenants/{tenant}/devices:import", given), "".join(given["lines"]), query)
-    names = list(answer["devices"])
-    if given["keep"] is not None:
-        given["keep"]([(each["name"], each["secret"]) for each in answer["secrets"]])
-    if given["before_write"] is not None and not given["is_dry_run"]:
-        given["before_write"](names)
-    return names
-
-
 def _findings(api: RemoteApi, _given: Given) -> list[Finding]:
     from iothub.doctor.findings import Finding, State
 
@@ -565,7 +552,6 @@ _OTHER: Mapping[str, Callable[[RemoteApi, Given], Any]] = {
         for row in api.get("/config")["items"]
     ],
     "doctor.findings_of": _findings,
-    "imports.import_devices": _import_devices,
     "apply.steps": _steps,
     "apply.run": _apply,
 }

@@ -30,6 +30,7 @@ PAGE = 1000
 _PATIENCE_S = 40.0  # longer than the API waits for a hub
 _LONG_S = 3600.0  # for many devices, a few milliseconds each: their secrets are in this answer, and nowhere else
 _LONG = (":apply", ":import")
+_PART_S, _PART = 300.0, "/devices:import"  # of a file that is sent in parts, each of which is asked for again
 _MOST_BYTES = 64 << 20
 
 Query = Mapping[str, object]
@@ -43,10 +44,11 @@ class Reply(NamedTuple):
     status: int
     link: str
     body: bytes
+    wait_s: float = 0.0  # before it is asked again, if it says so
 
 
-Send = Callable[[Context, str, str, "bytes | None"], Reply]
-"""`send(context, method, target, body)`. Raises UnavailableError."""
+Send = Callable[[Context, str, str, "bytes | None", str], Reply]
+"""`send(context, method, target, body, idempotency_key)`. Raises UnavailableError."""
 
 
 class Page(NamedTuple):
@@ -85,7 +87,15 @@ class RemoteApi:
 
     def post_csv(self, path: str, lines: str, query: Query) -> Any:
         """Send a file."""
-        return self._decoded(self._sent("POST", path, lines.encode("utf-8", "surrogateescape"), query))
+        return self.read(self.reply_to_csv(path, lines, query))
+
+    def reply_to_csv(self, path: str, lines: str, query: Query, key: str = "") -> Reply:
+        """Send a file; return the answer, whatever it says: `read` does that. A repeated one with the same `key` gets the first one's answer."""
+        return self._send("POST", path, lines.encode("utf-8", "surrogateescape"), query, key)
+
+    def read(self, reply: Reply) -> Any:
+        """Return the object of an answer. Raises IotHubError."""
+        return self._decoded(self._taken(reply))
 
     def refusal_of(self, problem: Mapping[str, Any]) -> IotHubError:
         """Return the error that an object of the API is."""
@@ -122,10 +132,15 @@ class RemoteApi:
             ) from error
 
     def _sent(self, method: str, path: str, body: object, query: Query) -> Reply:
+        return self._taken(self._send(method, path, body, query))
+
+    def _send(self, method: str, path: str, body: object, query: Query, key: str = "") -> Reply:
         given = {name: _text(value) for name, value in query.items() if value is not None}
         target = f"{PREFIX}{path}" + (f"?{urlencode(given)}" if given else "")
         content = body if body is None or isinstance(body, bytes) else json.dumps(body, default=str).encode()
-        reply = send(self._context, method, target, content)
+        return send(self._context, method, target, content, key)
+
+    def _taken(self, reply: Reply) -> Reply:
         if reply.status >= 400:
             raise self._refusal(reply)
         if not 200 <= reply.status < 300:
@@ -158,18 +173,22 @@ class RemoteApi:
         return f"the API of context {self._context.name} ({self._context.url})"
 
 
-def send_http(context: Context, method: str, target: str, body: bytes | None) -> Reply:
+def send_http(context: Context, method: str, target: str, body: bytes | None, key: str) -> Reply:
     """Raises UnavailableError: it does not answer."""
     parts = urlsplit(context.url)
     headers = {"Authorization": f"Bearer {context.read_key()}", "Accept": "application/json"}
     if body is not None:
         headers["Content-Type"] = media_type(target)
+    if key:
+        headers["Idempotency-Key"] = key
     try:
         connection = _connection(context, parts.scheme, parts.hostname or "", parts.port, patience_s(target))
         try:
             connection.request(method, parts.path + target, body, headers)
             answer = connection.getresponse()
-            return Reply(answer.status, answer.getheader("Link") or "", answer.read(_MOST_BYTES))
+            wait = answer.getheader("Retry-After") or ""
+            wait_s = float(wait) if wait.isdecimal() else 0.0
+            return Reply(answer.status, answer.getheader("Link") or "", answer.read(_MOST_BYTES), wait_s)
         finally:
             connection.close()
     except (OSError, ValueError, http.client.HTTPException) as error:
@@ -187,7 +206,10 @@ def media_type(target: str) -> str:
 
 def patience_s(target: str) -> float:
     """Return how long the answer to a request to this path may take."""
-    return _LONG_S if _path_of(target).endswith(_LONG) else _PATIENCE_S
+    path = _path_of(target)
+    if path.endswith(_PART):
+        return _PART_S
+    return _LONG_S if path.endswith(_LONG) else _PATIENCE_S
 
 
 def _path_of(target: str) -> str:

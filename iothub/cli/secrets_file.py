@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from iothub.base.errors import BackendError, ConflictError, IotHubError, UnavailableError
+from iothub.base.errors import BackendError, ConflictError, IotHubError, PartlyDoneError, UnavailableError
 from iothub.cli import output
 
 _MODE = 0o600
@@ -22,10 +22,10 @@ _MAYBE = f"the database failed, maybe after storing the devices; {_LOOK}"
 
 
 class Secrets(Protocol):
-    """A place for secrets, as a context: when it ends with an error, the secrets are void."""
+    """A place for secrets, as a context: when it ends with an error, the secrets are void, but for what is done of work in parts."""
 
     def write(self, lines: Iterable[str]) -> None:
-        """Store all secrets, once, durably. Raises UnavailableError."""
+        """Store secrets behind those that are there, durably. Raises UnavailableError."""
 
     def __enter__(self) -> Secrets: ...
 
@@ -71,7 +71,7 @@ class SecretsFile:
     ) -> None:
         if isinstance(error, BackendError) and self._is_written:  # the connection was lost at the commit, perhaps
             output.say(f"iothub: warning: {self._path} is kept: {_MAYBE}, and remove the file if they do not exist")
-        elif error is not None:
+        elif error is not None and not (isinstance(error, PartlyDoneError) and self._is_written):
             self._path.unlink(missing_ok=True)
         os.close(self._descriptor)  # and with it the lock: nobody takes over a file that is about to go
 
@@ -140,5 +140,5 @@ class SecretsOutput:
     ) -> None:
         if self._is_written and isinstance(error, BackendError):
             output.say(f"iothub: warning: {_MAYBE}, and discard the secrets if they do not exist")
-        elif self._is_written and error is not None:
+        elif self._is_written and error is not None and not isinstance(error, PartlyDoneError):
             output.say("iothub: warning: the import failed: the printed secrets are void")

@@ -8,6 +8,7 @@ from nicegui import events, ui
 
 from iothub.dashboard import dialogs, parts
 from iothub.dashboard.api import Json, RefusalError
+from iothub.dashboard.checked import Checked
 from iothub.dashboard.frame import View
 from iothub.dashboard.parts import command
 
@@ -24,6 +25,7 @@ class RuleImport:
         self._done = done
         self._content = b""
         self._form = "csv"
+        self._checked = Checked[tuple[bytes, str]](self._send, lambda allowed: self._button.set_enabled(allowed))
 
     def show(self) -> None:
         with dialogs.dialog(f"Import access rules into {self._view.tenant}", wide=True) as shown:
@@ -50,27 +52,29 @@ class RuleImport:
         await self._check()
 
     async def _check(self) -> None:
-        self._button.disable()
-        found = await self._send(is_dry_run=True)
-        if found is not None:
-            self._tell(f"{found['rules']} rules would be added, {found['rules_there_already']} are there already.")
-            self._button.enable()
-
-    async def _import(self) -> None:
-        self._button.disable()
-        found = await self._send(is_dry_run=False)
-        if found is not None:
-            self._tell(f"{found['rules']} rules are added.")
-            await self._done()
-
-    async def _send(self, *, is_dry_run: bool) -> Json | None:
-        words = {"dry_run": str(is_dry_run).lower(), "from": self._form}
         try:
-            path = f"{self._view.tenant_path}/acl-rules:import"
-            return await self._view.api.post(path, query=words, text=self._content)
+            found = await self._checked.check((self._content, self._form))
         except RefusalError as refusal:
             self._tell(refusal.detail, *refusal.errors)
-            return None
+            return
+        if found is not None:
+            self._tell(f"{found['rules']} rules would be added, {found['rules_there_already']} are there already.")
+
+    async def _import(self) -> None:
+        try:
+            done = await self._checked.do()
+        except RefusalError as refusal:
+            self._tell(refusal.detail, *refusal.errors)
+            return
+        if done is not None:
+            self._tell(f"{done[1]['rules']} rules are added.")
+            await self._done()
+
+    async def _send(self, asked: tuple[bytes, str], is_dry_run: bool) -> Json:
+        content, form = asked
+        path = f"{self._view.tenant_path}/acl-rules:import"
+        words = {"dry_run": str(is_dry_run).lower(), "from": form}
+        return dict(await self._view.api.post(path, query=words, text=content))
 
     def _tell(self, line: str, *rows: str) -> None:
         self._result.clear()

@@ -11,6 +11,7 @@ from nicegui import events, ui
 
 from iothub.dashboard import dialogs, parts
 from iothub.dashboard.api import Json, RefusalError, part
+from iothub.dashboard.checked import Checked
 from iothub.dashboard.export import safe
 from iothub.dashboard.frame import View
 from iothub.dashboard.parts import command
@@ -38,12 +39,15 @@ class Import:
         self._view = view
         self._done = done
         self._content: Json | None = None
+        self._checked = Checked[tuple[str, Json]](self._send, lambda allowed: self._button.set_enabled(allowed))
 
     def show(self) -> None:
         with dialogs.dialog("Import a tenant", wide=True) as shown:
             ui.label(f"A file of an export: {_CONTENT}. All of it is imported, or nothing.")
             parts.command_line(command("tenant", "import", "FILE", "--dry-run"))
-            self._name = ui.input("Name", on_change=self._changed).props("outlined dense autofocus").classes("io-fill")
+            self._name = (
+                ui.input("Name", on_change=self._checked.forget).props("outlined dense autofocus").classes("io-fill")
+            )
             self._name.props["hint"] = "of the new tenant"
             parts.file_field("JSON file", ".json,application/json", IMPORT_BYTES, self._uploaded)
             self._result = ui.element("div").classes("io-lines").props("aria-live=polite")
@@ -53,9 +57,6 @@ class Import:
                 self._button = ui.button("Import", on_click=self._import).props("unelevated")
                 self._button.disable()
         shown.open()
-
-    def _changed(self) -> None:
-        self._button.disable()  # another name has not been checked
 
     async def _uploaded(self, event: events.UploadEventArguments) -> None:
         try:
@@ -68,31 +69,35 @@ class Import:
         await self._check()
 
     async def _check(self) -> None:
-        found = await self._send(is_dry_run=True)
-        if found is not None:
-            self._tell(f"Tenant {self._name.value} with {found['devices']} devices would be made.", _left_out(found))
-            self._button.enable()
-
-    async def _import(self) -> None:
-        self._button.disable()
-        found = await self._send(is_dry_run=False)
-        if found is not None:
-            self._tell(f"Tenant {self._name.value} is made, with {found['devices']} devices.", _left_out(found))
-            with self._result:
-                ui.link("Show it", f"/tenants/{part(self._name.value)}")
-            await self._done()
-
-    async def _send(self, *, is_dry_run: bool) -> Json | None:
         if self._content is None:
             self._tell("Choose a file.")
-            return None
-        self._button.disable()
+            return
+        asked = (str(self._name.value or ""), self._content)
         try:
-            path = f"/tenants/{part(self._name.value or '-')}:import"
-            return await self._view.api.post(path, self._content, query={"dry_run": str(is_dry_run).lower()})
+            found = await self._checked.check(asked)
         except RefusalError as refusal:
             self._tell(refusal.detail, refusal.errors)
-            return None
+            return
+        if found is not None:
+            self._tell(f"Tenant {asked[0]} with {found['devices']} devices would be made.", _left_out(found))
+
+    async def _import(self) -> None:
+        try:
+            done = await self._checked.do()
+        except RefusalError as refusal:
+            self._tell(refusal.detail, refusal.errors)
+            return
+        if done is not None:
+            (name, _), found = done
+            self._tell(f"Tenant {name} is made, with {found['devices']} devices.", _left_out(found))
+            with self._result:
+                ui.link("Show it", f"/tenants/{part(name)}")
+            await self._done()
+
+    async def _send(self, asked: tuple[str, Json], is_dry_run: bool) -> Json:
+        name, content = asked
+        path = f"/tenants/{part(name or '-')}:import"
+        return dict(await self._view.api.post(path, content, query={"dry_run": str(is_dry_run).lower()}))
 
     def _tell(self, line: str, more: Sequence[str] = ()) -> None:
         _tell(self._result, line, more)
@@ -105,6 +110,7 @@ class Apply:
         self._view = view
         self._done = done
         self._content: Json | None = None
+        self._checked = Checked[tuple[Json, bool]](self._send, lambda allowed: self._button.set_enabled(allowed))
 
     def show(self) -> None:
         with dialogs.dialog("Apply a file", wide=True) as shown:
@@ -128,16 +134,29 @@ class Apply:
         await self._check()
 
     async def _check(self) -> None:
-        found = await self._send(is_dry_run=True)
-        if found is not None:
-            steps = [_step(each) for each in found["steps"]]
-            _tell(self._result, f"{len(steps)} changes would be made." if steps else "Nothing would change.", steps)
-            self._button.set_enabled(bool(steps))
-
-    async def _apply(self) -> None:
-        found = await self._send(is_dry_run=False)
+        if self._content is None:
+            return
+        try:
+            found = await self._checked.check((self._content, bool(self._prunes.value)))
+        except RefusalError as refusal:
+            _tell(self._result, refusal.detail, refusal.errors)
+            return
         if found is None:
             return
+        steps = [_step(each) for each in found["steps"]]
+        _tell(self._result, f"{len(steps)} changes would be made." if steps else "Nothing would change.", steps)
+        if not steps:
+            self._checked.forget()
+
+    async def _apply(self) -> None:
+        try:
+            done = await self._checked.do()
+        except RefusalError as refusal:
+            _tell(self._result, refusal.detail, refusal.errors)
+            return
+        if done is None:
+            return
+        _, found = done
         problem = found["problem"]
         if problem is None:
             _tell(self._result, "Applied.", [_step(each) for each in found["steps"]])
@@ -150,16 +169,10 @@ class Apply:
                 ui.button("Download the secrets", icon="download", on_click=lambda: _download(secrets))
         await self._done()
 
-    async def _send(self, *, is_dry_run: bool) -> Json | None:
-        self._button.disable()
-        if self._content is None:
-            return None
-        words = {"dry_run": str(is_dry_run).lower(), "prune": str(bool(self._prunes.value)).lower()}
-        try:
-            return await self._view.api.post("/tenants:apply", self._content, query=words)
-        except RefusalError as refusal:
-            _tell(self._result, refusal.detail, refusal.errors)
-            return None
+    async def _send(self, asked: tuple[Json, bool], is_dry_run: bool) -> Json:
+        content, prunes = asked
+        words = {"dry_run": str(is_dry_run).lower(), "prune": str(prunes).lower()}
+        return dict(await self._view.api.post("/tenants:apply", content, query=words))
 
 
 async def _read(event: events.UploadEventArguments) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import Query, Response
@@ -12,9 +13,12 @@ from iothub.rest.models import Anything, DeviceName, Items, Name, Prefix, Tenant
 from iothub.rest.routes import CSV, Call, CsvLines, Routes
 from iothub.rest.scopes import Scope
 from iothub_tenants.accounts import devices, groups, imports
+from iothub_tenants.accounts.csv_rows import read_csv_rows
 from iothub_tenants.accounts.plain import plain
 
 routes = Routes("devices")
+
+_MOST_LINES = 1 << 31
 
 
 @routes.get("/tenants/{tenant}/devices", Scope.DEVICES_READ, returns=Items)
@@ -42,16 +46,25 @@ def import_devices(
     is_generating: Annotated[
         bool, Query(alias="generate_secrets", description="Make missing secrets; they are returned this once.")
     ] = False,
+    first_line: Annotated[
+        int | None,
+        Query(
+            ge=1,
+            le=_MOST_LINES,
+            description="The body is a part of a file, which follows the header with this line of it; bad lines are named so.",
+        ),
+    ] = None,
 ) -> Response:
     """Create many devices from CSV with the columns name,password[,groups][,limits]: all or none.
 
-    Bad lines are named in `errors`.
+    Bad lines are named in `errors`. Send a large file in parts, each with the header and an Idempotency-Key of its own.
     """
     made: list[tuple[str, str]] = []
     names = imports.import_devices(
         call.store,
         tenant,
         lines,
+        read=partial(read_csv_rows, is_generating=is_generating, first_line=first_line),
         keep=made.extend if is_generating else None,
         is_dry_run=is_dry_run,
     )

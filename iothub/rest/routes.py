@@ -5,6 +5,7 @@ Knows no resource. Handlers are plain functions: they block, and run in the pool
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -48,7 +49,10 @@ IfMatch = Annotated[
 
 async def _csv_lines(request: Request) -> list[str]:
     """Return the lines of a file as they are; what is not UTF-8 is named by who reads them."""
-    return bytes(request.scope["iothub.body"]).decode("utf-8", "surrogateescape").splitlines(keepends=True)
+    text = bytes(request.scope["iothub.body"]).decode("utf-8", "surrogateescape")
+    return list(
+        io.StringIO(text, newline=None)
+    )  # as a file is read: other marks that divide lines are letters of a cell
 
 
 CsvLines = Annotated[list[str], Depends(_csv_lines)]

@@ -40,9 +40,9 @@ PICTURES = (  # name, path, theme, whether on a phone
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
-    hub = fresh_hub(
-        tmp_path_factory.mktemp("pictures"), admin__enabled="off", webhooks__allow_networks='["127.0.0.0/8"]'
-    )
+    hub = fresh_hub(tmp_path_factory.mktemp("pictures"), admin__enabled="off")
+    with (hub.data_dir / "iothub.toml").open("a") as file:  # the hub and the API both read it
+        file.write('\n[webhooks]\nallow_networks = ["127.0.0.0/8"]\n')
     hub.ports["http"] = free_port()
     hub.start()
     with receiving() as receiver, dashboard(hub, PROGRAM) as found, filled(found, receiver):

@@ -11,6 +11,7 @@ from nicegui import events, ui
 
 from iothub.dashboard import dialogs, parts
 from iothub.dashboard.api import Json, RefusalError, part
+from iothub.dashboard.checked import Checked
 from iothub.dashboard.dialogs import Danger
 from iothub.dashboard.export import safe
 from iothub.dashboard.frame import TENANT, View, page
@@ -291,6 +292,7 @@ class _Import:
         self._table = table
         self._content = b""
         self._is_generating = True
+        self._checked = Checked[tuple[bytes, bool]](self._send, lambda allowed: self._button.set_enabled(allowed))
 
     def show(self) -> None:
         with dialogs.dialog(f"Import devices into {self._view.tenant}", wide=True) as self._dialog:
@@ -307,21 +309,33 @@ class _Import:
                 self._button.disable()
         self._dialog.open()
 
-    def _toggled(self, event: events.ValueChangeEventArguments[Any]) -> None:
+    async def _toggled(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._is_generating = bool(event.value)
+        if self._content:
+            await self._check()
 
     async def _uploaded(self, event: events.UploadEventArguments) -> None:
         self._content = await event.file.read()
-        found = await self._send(is_dry_run=True)
+        await self._check()
+
+    async def _check(self) -> None:
+        try:
+            found = await self._checked.check((self._content, self._is_generating))
+        except RefusalError as refusal:
+            self._tell(refusal.detail, list(refusal.errors))
+            return
         if found is not None:
             self._tell(f"{len(found['devices'])} devices would be created.", found["devices"])
-            self._button.enable()
 
     async def _import(self) -> None:
-        self._button.disable()
-        found = await self._send(is_dry_run=False)
-        if found is None:
+        try:
+            done = await self._checked.do()
+        except RefusalError as refusal:
+            self._tell(refusal.detail, list(refusal.errors))
             return
+        if done is None:
+            return
+        _, found = done
         self._tell(f"{len(found['devices'])} devices are created.", found["devices"])
         secrets = found["secrets"]
         if secrets:
@@ -334,15 +348,11 @@ class _Import:
                 )
         await self._table.load()
 
-    async def _send(self, *, is_dry_run: bool) -> Json | None:
-        words = {"dry_run": str(is_dry_run).lower(), "generate_secrets": str(self._is_generating).lower()}
-        try:
-            path = f"{self._view.tenant_path}/devices:import"
-            return await self._view.api.post(path, query=words, text=self._content)
-        except RefusalError as refusal:
-            self._button.disable()
-            self._tell(refusal.detail, list(refusal.errors))
-            return None
+    async def _send(self, asked: tuple[bytes, bool], is_dry_run: bool) -> Json:
+        content, is_generating = asked
+        words = {"dry_run": str(is_dry_run).lower(), "generate_secrets": str(is_generating).lower()}
+        path = f"{self._view.tenant_path}/devices:import"
+        return dict(await self._view.api.post(path, query=words, text=content))
 
     def _tell(self, line: str, rows: list[str]) -> None:
         self._result.clear()

@@ -7,7 +7,7 @@ that are swapped, the first column holds the password; after a comma without quo
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from iothub.base.errors import ConfigError, ConflictError
@@ -63,10 +63,13 @@ class CsvRows:
             raise BadLinesError(self.faults)
 
 
-def read_csv_rows(lines: Iterable[str], *, is_generating: bool) -> CsvRows:
-    """Read the whole text. `is_generating`: a device without a password gets a generated secret; else its line is bad."""
+def read_csv_rows(lines: Iterable[str], *, is_generating: bool, first_line: int | None = None) -> CsvRows:
+    """Read the whole text. `is_generating`: a device without a password gets a generated secret; else its line is bad.
+
+    `first_line`: what follows the header is a part of a file, and begins with this line of it.
+    """
     parsed = CsvRows()
-    rows = csv_rows(lines, parsed.faults)
+    rows = csv_rows(lines, parsed.faults, first_line)
     line, columns = header_of(rows)
     fault = _header_fault(columns, is_generating=is_generating)
     if fault:  # the rest would be bad too, line by line, for this one reason
@@ -80,17 +83,36 @@ def read_csv_rows(lines: Iterable[str], *, is_generating: bool) -> CsvRows:
     return parsed
 
 
+def header_lines(lines: Sequence[str]) -> int:
+    """Return how many lines there are up to the header, and with it."""
+    return next((number for number, line in enumerate(lines, 1) if line.strip()), 0)
+
+
+def lines_from(lines: Sequence[str], first: int) -> list[str]:
+    """Return the header, and what begins with this line. Raises ConfigError: the file has no such line behind its header."""
+    header = header_lines(lines)
+    if not header < first <= len(lines):
+        lowest = f"a line behind the header, from {header + 1} to {len(lines)}"
+        raise ConfigError(f"--from-line {first}: expected {lowest}: so many lines has the file")
+    return [*lines[:header], *lines[first - 1 :]]
+
+
 def header_of(rows: Iterator[tuple[int, list[str]]]) -> tuple[int, list[str]]:
     """Take the first row: its line, and the names of the columns."""
     line, header = next(rows, (1, []))
     return line, [column.strip().lstrip("\ufeff").lower() for column in header]
 
 
-def csv_rows(lines: Iterable[str], faults: dict[int, str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not blank, each with the line on which it begins; a broken one is a fault, and the next is read."""
-    rows = csv.reader(lines, strict=True)
+def csv_rows(
+    lines: Iterable[str], faults: dict[int, str], second: int | None = None
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not blank, each with the line on which it begins; a broken one is a fault, and the next is read.
+
+    `second`: the number of the line behind the first row, if some were left out.
+    """
+    rows, left_out = csv.reader(lines, strict=True), 0
     while True:
-        line = rows.line_num + 1
+        line = rows.line_num + 1 + left_out
         try:
             row = next(rows)
         except StopIteration:
@@ -105,6 +127,8 @@ def csv_rows(lines: Iterable[str], faults: dict[int, str]) -> Iterator[tuple[int
                 faults[line] = NOT_UTF_8
             elif row:
                 yield line, row
+                if second is not None:
+                    left_out, second = second - rows.line_num - 1, None
 
 
 def is_foreign(cell: str) -> bool:

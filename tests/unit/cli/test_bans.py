@@ -33,6 +33,25 @@ def test_bans_after_failed_logins_are_listed_with_the_others(acme: Cli) -> None:
     assert hub.requests[0] == Request(Verb.BAN_LIST, "acme", {"limit": 1000})
 
 
+def test_pages_of_bans_are_the_same_whichever_hub_answers_first(acme: Cli) -> None:
+    """Two hubs have the same bans, which end at other times: each is on one page, once."""
+    here = [
+        {**BAN, "device": name, "address": address} for name in ("b", "a") for address in ("192.0.2.7", "192.0.2.6")
+    ]
+    there = [{**each, "until_ms": NOON_MS + 60_000} for each in reversed(here)]
+    found: list[str] = []
+    with AnsweringHub(acme.data_dir, lambda _request: ([*here, *there], RESULT)) as hub:
+        for _ in here:
+            after = ("--after", f"failures:{found[-1]}") if found else ()
+            (row,) = acme.rows("ban", "list", "acme", "--limit", "1", *after)
+            found.append(f"{row['name']}:{row['address']}")
+            assert row["until"] == "2027-01-15T08:01:00Z"
+            here, there = there, here
+
+    assert found == ["a:192.0.2.6", "a:192.0.2.7", "b:192.0.2.6", "b:192.0.2.7"]
+    assert len(hub.requests) == 4
+
+
 def test_more_bans_than_fit_are_said(acme: Cli) -> None:
     with AnsweringHub(acme.data_dir, lambda _request: ([BAN], {**RESULT, "left_out": 19_000})):
         assert "19000 more bans" in acme("ban", "list", "acme").err

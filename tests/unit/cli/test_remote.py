@@ -131,8 +131,8 @@ class Both:
         monkeypatch.setattr(remote_api, "send", self._send)
         contexts.save(contexts.Contexts({"there": Context("there", "http://127.0.0.1:1", key=key)}))
 
-    def _send(self, context: Context, method: str, target: str, content: bytes | None) -> Reply:
-        headers = {"authorization": f"Bearer {context.read_key()}"}
+    def _send(self, context: Context, method: str, target: str, content: bytes | None, key: str) -> Reply:
+        headers = {"authorization": f"Bearer {context.read_key()}", **({"idempotency-key": key} if key else {})}
         if content is not None:
             headers["content-type"] = remote_api.media_type(target)
         found = asyncio.run(request(self._app, method, target, headers, content or b""))
@@ -433,6 +433,9 @@ def test_devices_are_imported_there_as_here(both: Both, tmp_path: Path) -> None:
         "device list acme -o json",
     ):
         both.same(line)
+    file.write_text("name,password\nm1,x\nm4,x\n")
+    both.same(f"device import acme {file} --from-line 3")
+    both.same(f"device import acme {file} --from-line 4")
     file.write_text("name\nm5\n")
 
     assert both.remote("device", "import", "acme", str(file), "--secrets-to", str(secrets)).code == 0

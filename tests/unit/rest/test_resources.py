@@ -216,6 +216,20 @@ def test_many_devices_are_imported_or_none(api: Api) -> None:
     assert api("POST", path, {"a": 1}).code == "unsupported_media_type"
 
 
+def test_part_of_a_file_has_the_lines_of_the_file(api: Api) -> None:
+    refused = api("POST", "/tenants/acme/devices:import?first_line=502", raw=b"name,password\nd2,x\nd3,\n", headers=CSV)
+
+    assert "line 503" in refused.json["errors"][0]["detail"]
+    assert api("POST", "/tenants/acme/devices:import?first_line=0", raw=b"name\n", headers=CSV).code == "invalid"
+
+
+def test_rows_end_where_lines_of_a_file_end(api: Api) -> None:
+    """Other marks of Unicode that divide lines are letters of a password, as in a file."""
+    rows = "name,password\r\nd2,a\u2028b\x0cc\x85d\nd3,x\r".encode()
+
+    assert api("POST", "/tenants/acme/devices:import", raw=rows, headers=CSV).json["devices"] == ["d2", "d3"]
+
+
 def test_groups_have_members(api: Api) -> None:
     assert api.post("/tenants/acme/groups", {"name": "g"}).status == 201
     assert api("PUT", "/tenants/acme/groups/g/devices/dev1").json["groups"] == ["g"]

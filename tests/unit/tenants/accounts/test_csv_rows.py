@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from iothub.base.errors import ConfigError
 from iothub_services.quota.grammar import parse_limits
-from iothub_tenants.accounts.csv_rows import BadLinesError, CsvRows, DeviceRow, read_csv_rows
+from iothub_tenants.accounts.csv_rows import BadLinesError, CsvRows, DeviceRow, header_lines, lines_from, read_csv_rows
 
 HEADER = "name,password"
 
@@ -85,6 +86,25 @@ def test_text_without_the_header_is_bad_in_one_line(rows: list[str]) -> None:
 
     assert list(found.values()) == ["not the header: expected name,password[,groups][,limits]"]
     assert list(found) == [2 if rows[:1] == [""] else 1]
+
+
+def test_part_of_a_file_has_the_lines_of_the_file() -> None:
+    """Whatever stands before its rows; also lines that are no CSV."""
+    found = read_csv_rows(["", HEADER, "", "dev1,x,y", 'dev2,"x"y'], is_generating=False, first_line=40).faults
+
+    assert {line: text[:7] for line, text in found.items()} == {41: "3 colum", 42: "not CSV"}
+
+
+@pytest.mark.parametrize(("first", "rows"), [(2, ["a", "b"]), (3, ["b"])])
+def test_lines_of_a_file_from_one_on_have_the_header(first: int, rows: list[str]) -> None:
+    assert lines_from([HEADER, "a", "b"], first) == [HEADER, *rows]
+    assert header_lines(["\n", HEADER, "a"]) == 2
+
+
+@pytest.mark.parametrize("first", [0, 1, 4])
+def test_line_that_no_row_of_the_file_has_is_refused(first: int) -> None:
+    with pytest.raises(ConfigError, match="from 2 to 3"):
+        lines_from([HEADER, "a", "b"], first)
 
 
 def test_broken_quotes_are_named_and_the_rest_is_read() -> None:
