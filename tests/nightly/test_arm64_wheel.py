@@ -37,7 +37,8 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     platforms = [word for each in PLATFORMS for word in ("--platform", each)]
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", site]
     run(*pip, *platforms, "--python-version", PYTHON, "--only-binary=:all:", wheel, timeout_s=600)
-    return ["qemu-aarch64-static", "-L", root, "-E", f"PYTHONPATH={site}", root / f"usr/bin/python{PYTHON}"]
+    program = (root / f"usr/bin/python{PYTHON}", "-P")  # not the checkout that tests run in
+    return ["qemu-aarch64-static", "-L", root, "-E", f"PYTHONPATH={site}", *program]
 
 
 @pytest.fixture
