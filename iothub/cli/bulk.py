@@ -188,7 +188,8 @@ class Import:
             written.extend(names)
             self._made = [*self._made, *made] if is_object else made
             if secrets is not None and not is_object:
-                self._progress.end()
+                if self._secrets_to == DASH:
+                    self._progress.end()
                 secrets.write(self._lines(names)[0 if header else 1 :])
 
         try:
