@@ -96,8 +96,11 @@ class LiveCharts:
 
 def upright_axis(unit: str) -> dict[str, Any]:
     label = {**_AXIS["axisLabel"], ":formatter": _format(unit)}
-    lines = {"lineStyle": {"color": _GRID}}
-    return {**_AXIS, "type": "value", "min": 0, "splitNumber": 3, "axisLabel": label, "splitLine": lines}
+    axis = {**_AXIS, "type": "value", "min": 0, "splitNumber": 3, "axisLabel": label}
+    axis["splitLine"] = {"lineStyle": {"color": _GRID}}
+    if unit in ("", "B"):
+        axis["minInterval"] = 1  # what is counted has no parts
+    return axis
 
 
 def flat_axis(kind: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from iothub.dashboard.api import RefusalError
 
 F = TypeVar("F", bound=ui.input)
+TOGGLE = "no-caps dense unelevated padding='4px 12px'"  # of a choice between a few words
 _HINTS = {
     "forbidden": "Ask a platform administrator for a role that has it.",
     "not_found": "It may have been deleted meanwhile: go back to the list.",

@@ -55,7 +55,7 @@ async def _slow(view: View) -> None:
     """Show who reads too slowly, or does not acknowledge."""
     with parts.panel("Most messages waiting", note="at most ten clients that are connected"):
         choice = ui.toggle({"queue": "not sent yet", "in-flight": "not acknowledged"}, value="queue")
-        choice.props("dense no-caps unelevated")
+        choice.props(parts.TOGGLE)
         slow = Table(
             view,
             f"{view.tenant_path}/clients:top",

@@ -89,7 +89,7 @@ def _draw_form(given: Json) -> None:
     style = "outlined dense options-dense"
     ui.select(list(KINDS), label="Packet").props(style).bind_value(given, "kind")
     parts.field("Device", given, "device")
-    parts.field("Client id, if it is another", given, "client_id")
+    parts.field("Other client id", given, "client_id")
     of(parts.field("Address", given, "address"), "connect")
     of(ui.select(list(_LISTENERS), label="Listener").props(style).bind_value(given, "listener"), "connect")
     of(ui.checkbox("Persistent session").bind_value(given, "is_persistent"), "connect")

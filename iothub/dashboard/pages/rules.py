@@ -84,7 +84,7 @@ def _test(view: View) -> None:
             given, "action"
         )
         parts.field("Topic, or Topic Filter", given, "topic")
-        parts.field("Client id, if it is another", given, "client_id")
+        parts.field("Other client id", given, "client_id")
         ui.button("Test").props("unelevated no-caps type=submit")
         result = ui.element("div").classes("io-row io-fill").props("aria-live=polite")
 

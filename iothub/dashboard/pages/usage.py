@@ -24,13 +24,17 @@ async def show(view: View) -> None:
 
     async def changed(event: events.ValueChangeEventArguments[Any]) -> None:
         await table.filter(by=event.value)
+        draw()
+
+    def draw() -> None:
+        panel.set_visibility(bool(table.rows))  # the table says why there is nothing
         chart.fill(
             [str(row["name"]) for row in table.rows], [[row["messages_in"], row["messages_out"]] for row in table.rows]
         )
 
     with actions:
-        ui.toggle(_BY, value=by, on_change=changed).props("no-caps dense unelevated padding='4px 12px'")
-    with parts.panel("Messages"):
+        ui.toggle(_BY, value=by, on_change=changed).props(parts.TOGGLE)
+    with ui.element("div") as panel, parts.panel("Messages"):
         chart = Bars(("in", "out"))
     table = Table(
         view,
@@ -50,6 +54,4 @@ async def show(view: View) -> None:
         is_filter=False,
     )
     await table.load()
-    chart.fill(
-        [str(row["name"]) for row in table.rows], [[row["messages_in"], row["messages_out"]] for row in table.rows]
-    )
+    draw()

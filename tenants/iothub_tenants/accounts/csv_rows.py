@@ -92,8 +92,9 @@ def lines_from(lines: Sequence[str], first: int) -> list[str]:
     """Return the header, and what begins with this line. Raises ConfigError: the file has no such line behind its header."""
     header = header_lines(lines)
     if not header < first <= len(lines):
-        lowest = f"a line behind the header, from {header + 1} to {len(lines)}"
-        raise ConfigError(f"--from-line {first}: expected {lowest}: so many lines has the file")
+        raise ConfigError(
+            f"--from-line {first}: expected a line from {header + 1} to {len(lines)}, where the file has its rows"
+        )
     return [*lines[:header], *lines[first - 1 :]]
 
 
