@@ -62,7 +62,7 @@ if [ "${ONLY:-}" = streams ]; then
 fi
 
 if [ "${ONLY:-}" = dashboard ]; then
-    exec .venv/bin/python tests/bench/bench_dashboard.py ${QUICK:+--seconds 6 --turns 1}
+    exec .venv/bin/python tests/bench/bench_dashboard.py ${QUICK:+--pairs 2 --seconds 4 --idle-pairs 1 --idle-seconds 4}
 fi
 
 .venv/bin/python tests/bench/bench.py ${QUICK:+--quick} ${ONLY:+--only "$ONLY"} ${BENCH_PEERS:+--peers "$BENCH_PEERS"} || code=$?
