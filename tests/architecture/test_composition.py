@@ -29,6 +29,7 @@ NAMED_LIKE_A_PART = {
 
 # Fields that are None at first and get an argument of a later call: (module, class, field) -> why that is no part handed in late.
 STATE_THAT_BEGINS_AS_NONE = {
+    ("iothub.dashboard.checked", "Checked", "_asked"): "what a form has sent to be checked, if that still stands",
     ("iothub.hub.late", "LateBound", "_part"): "the one place for real circles",
     ("iothub.hub.monitoring.metering", "_Account", "broker"): "a tenant's broker, which comes and goes",
     ("iothub.hub.serve", "HubProcess", "_failure"): "what ended the hub",
