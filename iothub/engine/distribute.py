@@ -160,7 +160,7 @@ class Distribution:
 
     def _join_arrived(self, tenant: TenantPlane, message: Message, direct: list[Target]) -> None:
         """Line up behind what is delivered in slices, or drop: what a link brings pauses nobody, so it has a bound of its own."""
-        if tenant.sliced >= self.turn.limits.sliced_receivers or tenant.buffered_bytes >= tenant.limits.buffered_bytes:
+        if tenant.sliced >= self.turn.limits.sliced_receivers or tenant.buffered_bytes >= tenant.most_buffered_bytes:
             self.turn.drop(tenant, message.publisher, Drop.QUEUE_FULL, len(direct))
         else:
             self._join(tenant, message, direct)

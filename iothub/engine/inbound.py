@@ -145,11 +145,7 @@ class Inbound:
         level = turn.overload_level()
         share = 2 if level == NOT_OVERLOADED else 8
         held = tenant.buffered_bytes
-        if (
-            level >= ACCEPTS_NOBODY
-            or held * share >= turn.limits.buffered_bytes
-            or held >= tenant.limits.buffered_bytes
-        ):
+        if level >= ACCEPTS_NOBODY or held * share >= turn.most_buffered_bytes or held >= tenant.most_buffered_bytes:
             turn.close(connection, Reason.OVERLOAD)
 
     def _read_ahead(self, connection: Connection) -> None:

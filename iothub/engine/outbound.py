@@ -74,7 +74,7 @@ class Outbound:
         tenant = session.tenant
         turn = self.turn
         if isinstance(delivery.group, Group) and (
-            tenant.buffered_bytes >= tenant.limits.buffered_bytes or turn.buffered_bytes >= turn.limits.buffered_bytes
+            tenant.buffered_bytes >= tenant.most_buffered_bytes or turn.buffered_bytes >= turn.most_buffered_bytes
         ):
             return
         if session.shared is None:
@@ -138,13 +138,12 @@ class Outbound:
     def has_room(self, session: Session, message: Message) -> bool:
         """Whether the backlog takes one more message."""
         tenant = session.tenant
-        limits = tenant.limits
         turn = self.turn
         return (
-            session.backlog_length() < limits.backlog_messages
-            and session.backlog_bytes + message.size <= limits.backlog_bytes
-            and tenant.buffered_bytes < limits.buffered_bytes
-            and turn.buffered_bytes < turn.limits.buffered_bytes
+            session.backlog_length() < tenant.most_backlog_messages
+            and session.backlog_bytes + message.size <= tenant.most_backlog_bytes
+            and tenant.buffered_bytes < tenant.most_buffered_bytes
+            and turn.buffered_bytes < turn.most_buffered_bytes
         )
 
     # --- the window
@@ -246,12 +245,12 @@ class Outbound:
             return
         if position <= session.loaded:
             return
-        limits = session.tenant.limits
+        tenant = session.tenant
         if (
             position != session.loaded + 1
-            or session.backlog_length() >= limits.backlog_messages
-            or session.backlog_bytes >= limits.backlog_bytes
-            or session.tenant.buffered_bytes >= limits.buffered_bytes
+            or session.backlog_length() >= tenant.most_backlog_messages
+            or session.backlog_bytes >= tenant.most_backlog_bytes
+            or tenant.buffered_bytes >= tenant.most_buffered_bytes
         ):
             session.is_behind = True
             self.want_page(session)
@@ -325,7 +324,7 @@ class Outbound:
     def _note_head(self, session: Session, window: Window) -> None:
         """Move the durable head in batches of positions; the tick takes the rest."""
         if window.base > window.asked_head:
-            if window.base - window.asked_head >= self.turn.limits.ack_batch:
+            if window.base - window.asked_head >= self.turn.ack_batch:
                 self.flush_head(session)
             elif not session.is_lagging:
                 session.is_lagging = True

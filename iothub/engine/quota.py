@@ -89,13 +89,11 @@ class Gate:
             return True
         if tenant is not None and tenant.slices is not None and self._is_behind(tenant):
             return True
-        return needs_store and (connection.unstored >= turn.limits.unstored_per_connection or turn.is_store_full())
+        return needs_store and (connection.unstored >= turn.most_unstored_per_connection or turn.is_store_full())
 
     def _is_behind(self, tenant: TenantPlane) -> bool:
         """Whether a tenant has routed more than it may before what is delivered over several turns is through."""
-        return (
-            tenant.sliced >= self.turn.limits.sliced_receivers or tenant.buffered_bytes >= tenant.limits.buffered_bytes
-        )
+        return tenant.sliced >= self.turn.limits.sliced_receivers or tenant.buffered_bytes >= tenant.most_buffered_bytes
 
     def may_go_on(self, connection: Connection) -> bool:
         """Whether a publisher that waited for store or memory may be read again."""
@@ -105,6 +103,6 @@ class Gate:
             turn.overload_level() < PAUSES_PUBLISHERS
             and not turn.is_held(tenant)
             and (tenant is None or tenant.slices is None or not self._is_behind(tenant))
-            and connection.unstored * 2 <= turn.limits.unstored_per_connection
+            and connection.unstored * 2 <= turn.most_unstored_per_connection
             and turn.is_store_roomy()
         )

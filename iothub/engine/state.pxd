@@ -20,7 +20,8 @@ cdef class TenantPlane:
     cdef public list slices
     cdef public object name
     cdef object _limits
-    cdef public Py_ssize_t fanout, fanout_bytes
+    cdef public Py_ssize_t fanout, fanout_bytes, most_backlog_messages, most_backlog_bytes
+    cdef public long long most_buffered_bytes
     cdef public int user_properties, sinks
     cdef public flag is_held
     cdef public Router router

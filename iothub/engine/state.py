@@ -75,7 +75,7 @@ class TenantPlane:
 
     @property
     def limits(self) -> TenantLimits:
-        """What holds now. Those that every message needs are plain numbers too: `fanout`, `fanout_bytes`, `user_properties`."""
+        """What holds now. Those that every message needs are plain numbers too: `fanout`, `most_buffered_bytes` ..."""
         return self._limits
 
     @limits.setter
@@ -84,6 +84,9 @@ class TenantPlane:
         self.fanout = limits.fanout
         self.fanout_bytes = limits.fanout_bytes
         self.user_properties = limits.user_properties
+        self.most_backlog_messages = limits.backlog_messages
+        self.most_backlog_bytes = limits.backlog_bytes
+        self.most_buffered_bytes = limits.buffered_bytes
 
 
 class Place:

@@ -17,7 +17,7 @@ from iothub.engine.inbound_qos2 import FINISHING, FREE, REFUSED, ROUTED, STORING
 from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.ports import Elsewhere
-from iothub.engine.state import Session
+from iothub.engine.state import Connection, Session
 from iothub.engine.turn import Turn
 from iothub.engine.window import Window
 
@@ -150,8 +150,9 @@ class Storage:
         turn = self.turn
         turn.unstored_messages -= 1
         turn.unstored_bytes -= publish.message.size
-        if publish.connection is not None:
-            publish.connection.unstored -= 1
+        connection: Connection | None = publish.connection
+        if connection is not None:
+            connection.unstored -= 1
 
     # --- claims
 

@@ -15,6 +15,8 @@ cdef class Turn:
     cdef public list dirty, closings, waiting, unblocked, starved, watched, lagging, slicing, routed, answered
     cdef public dict before_sinks
     cdef public long long buffered_bytes, unstored_messages, unstored_bytes
+    cdef public long long most_buffered_bytes, most_unstored_messages, most_unstored_bytes
+    cdef public int most_unstored_per_connection, ack_batch
     cdef public Py_ssize_t out_soft_bytes, out_hard_bytes, grants, reserve_ahead
 
     cpdef object begin(self)

@@ -35,7 +35,6 @@ class Turn:
         self.clock = clock
         self.store = store
         self.queues: PublishStore | None = without_sinks(store)
-        self.limits = limits
         self.observer = observer
         self.counters = Counters()
         self.is_open = False
@@ -62,18 +61,20 @@ class Turn:
         self.answered: list[Connection] = []  # with acknowledgements that leave at the end of the batch, if they may
         self.may_acknowledge: Callable[[], bool] | None = None  # None: they leave at once
         self.held_at = math.inf  # from then on publishers and durable queues wait: see `Plane.hold_from`
-        self.out_soft_bytes = limits.out_soft_bytes
-        self.out_hard_bytes = limits.out_hard_bytes
-        self.grants = limits.grants
-        self.reserve_ahead = limits.reserve_step // 2  # so many positions before they are needed
+        self.apply(limits)
 
     def apply(self, limits: PlaneLimits) -> None:
-        """Hold other bounds from now on."""
+        """Hold these bounds from now on. Those that every message needs are plain numbers too."""
         self.limits = limits
         self.out_soft_bytes = limits.out_soft_bytes
         self.out_hard_bytes = limits.out_hard_bytes
         self.grants = limits.grants
-        self.reserve_ahead = limits.reserve_step // 2
+        self.ack_batch = limits.ack_batch
+        self.reserve_ahead = limits.reserve_step // 2  # so many positions before they are needed
+        self.most_buffered_bytes = limits.buffered_bytes
+        self.most_unstored_messages = limits.unstored_messages
+        self.most_unstored_bytes = limits.unstored_bytes
+        self.most_unstored_per_connection = limits.unstored_per_connection
 
     def begin(self) -> None:
         """Open a batch, if none is open: the clock is read once."""
@@ -164,7 +165,7 @@ class Turn:
 
     def overload_level(self) -> int:
         held = self.buffered_bytes
-        bound = self.limits.buffered_bytes
+        bound = self.most_buffered_bytes
         if held * 10 < bound * 7:
             return NOT_OVERLOADED
         if held * 100 < bound * 85:
@@ -176,12 +177,10 @@ class Turn:
         return self.now >= self.held_at or (tenant is not None and tenant.is_held)
 
     def is_store_full(self) -> bool:
-        return (
-            self.unstored_messages >= self.limits.unstored_messages or self.unstored_bytes >= self.limits.unstored_bytes
-        )
+        return self.unstored_messages >= self.most_unstored_messages or self.unstored_bytes >= self.most_unstored_bytes
 
     def is_store_roomy(self) -> bool:
-        limits = self.limits
         return (
-            self.unstored_messages * 2 <= limits.unstored_messages and self.unstored_bytes * 2 <= limits.unstored_bytes
+            self.unstored_messages * 2 <= self.most_unstored_messages
+            and self.unstored_bytes * 2 <= self.most_unstored_bytes
         )

@@ -24,12 +24,14 @@ cdef class _Calling(Waiting):
 
 @cython.final
 cdef class OperationQueue:
-    cdef public object now, pending, wakeup
+    cdef public list pending
+    cdef public object wakeup
     cdef public bint is_asleep, is_closing
     cdef public Py_ssize_t submitted, submitted_bytes, answered, answered_bytes
 
-    cpdef object put(self, Waiting operation, double give_up_s)
-    @cython.locals(waiting=Waiting, size=Py_ssize_t)
+    cpdef bint is_empty(self) except -1
+    cpdef object put(self, Waiting operation, double until)
+    @cython.locals(waiting=Waiting, pending=list, last=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t)
     cpdef list take(self, Py_ssize_t count, Py_ssize_t size_bytes)
     @cython.locals(waiting=Waiting, size=Py_ssize_t)
     cpdef object count_answered(self, list batch)

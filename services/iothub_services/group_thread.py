@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -113,37 +112,45 @@ class _Calling(Waiting):
 class OperationQueue:
     """What waits for a thread. `put` is for the reactor thread, the rest for the one that does the batches.
 
-    Invariant: `is_asleep` is set before the thread looks at what is pending: no operation is overlooked.
+    Invariant: `is_asleep` is set each time before the thread looks at what is pending, and taken back by who wakes it: no operation is
+    overlooked, and the thread is woken once.
     """
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self.now = now
-        self.pending: deque[Waiting] = deque()
+    def __init__(self) -> None:
+        self.pending: list[Waiting] = []  # one list for ever: it grows at its end while the thread takes from its front
         self.is_asleep = False  # the thread may be waiting: wake it
         self.is_closing = False  # nothing more is taken
         self.wakeup = threading.Condition()
         self.submitted = self.submitted_bytes = 0  # written by the reactor thread only
         self.answered = self.answered_bytes = 0  # written by the one that does the batches only
 
-    def put(self, operation: Waiting, give_up_s: float) -> None:
-        """Put one at the end."""
+    def put(self, operation: Waiting, until: float) -> None:
+        """Put one at the end; it is given up then."""
         self.submitted += 1
         self.submitted_bytes += operation.size_bytes
-        operation.until = self.now() + give_up_s
+        operation.until = until
         self.pending.append(operation)
         if self.is_asleep:
             with self.wakeup:
+                self.is_asleep = False
                 self.wakeup.notify()
+
+    def is_empty(self) -> bool:
+        """Whether nothing is pending; then whoever puts something there wakes the thread."""
+        self.is_asleep = True
+        return not self.pending
 
     def take(self, count: int, size_bytes: int) -> list[Waiting]:
         """Take from the front, until they are as many or have as many bytes."""
-        batch: list[Waiting] = []
         pending = self.pending
-        size = 0
-        while pending and len(batch) < count and size < size_bytes:
-            waiting: Waiting = pending.popleft()
+        last = min(len(pending), count)
+        end = size = 0
+        while end < last and size < size_bytes:
+            waiting: Waiting = pending[end]
             size += waiting.size_bytes
-            batch.append(waiting)
+            end += 1
+        batch = pending[:end]
+        del pending[:end]
         return batch
 
     def count_answered(self, batch: list[Waiting]) -> None:
@@ -218,7 +225,7 @@ class GroupThread(Generic[Op, Answer]):
         self._probe = probe
         self._on_alarm = on_alarm
         self._on_commit = on_commit  # (name, seconds), in the thread
-        self.queue = OperationQueue(clock.monotonic)
+        self.queue = OperationQueue()
         self._wakeup = self.queue.wakeup
         self._failing = ""  # what the last commit failed of
         self._failed: set[str] = set()  # which kinds of work have failed and not succeeded since
@@ -271,7 +278,8 @@ class GroupThread(Generic[Op, Answer]):
         """The same, for who has made it."""
         if self.queue.is_closing:
             raise BackendError(f"{self.name} is closed", retryable=False)
-        self.queue.put(operation, self._retry_policy.give_up_s if give_up_s is None else give_up_s)
+        give_up_s = self._retry_policy.give_up_s if give_up_s is None else give_up_s
+        self.queue.put(operation, self._clock.monotonic() + give_up_s)
 
     def close(self, timeout_s: float = 10.0) -> bool:
         """Do what was submitted and end the thread; a failing commit is tried once more only. False: it still runs."""
@@ -307,8 +315,7 @@ class GroupThread(Generic[Op, Answer]):
     def _next_batch(self) -> list[Waiting] | None:
         pause = _QUIET_S
         with self._wakeup:
-            self.queue.is_asleep = True
-            while not self.queue.pending:
+            while self.queue.is_empty():
                 if self.queue.is_closing:
                     return None
                 if self._failing and self._probe is not None:
@@ -405,9 +412,8 @@ class GroupThread(Generic[Op, Answer]):
     def _give_up_pending(self, now: float, error: BackendError) -> None:
         """Those behind a failing batch do not wait longer than those in it."""
         pending = self.queue.pending
-        count = len(pending)  # what is appended meanwhile stays behind these
-        waiting = [pending.popleft() for _ in range(count)]
-        pending.extendleft(reversed([one for one in waiting if one.until > now]))
+        waiting = pending[:]  # what is appended meanwhile stays behind these
+        pending[: len(waiting)] = [one for one in waiting if one.until > now]
         given_up = [one for one in waiting if one.until <= now]
         if given_up:
             untried = BackendError(str(error), retryable=True)

@@ -257,9 +257,19 @@ cdef inline uint8_t *_little(uint8_t *to, uint64_t value, int size):
     return to + size
 
 
+cdef extern from "Python.h":
+    ctypedef struct PyByteArrayObject:
+        Py_ssize_t ob_alloc
+
+
 cdef uint8_t *_room(bytearray data, Py_ssize_t size):
-    """Make `data` longer; return where that begins."""
+    """Make `data` longer; return where that begins.
+
+    What it may grow to is doubled when it is used up: Python adds an eighth, so a group would be moved again and again.
+    """
     cdef Py_ssize_t at = PyByteArray_GET_SIZE(data)
+    if at + size >= (<PyByteArrayObject *> data).ob_alloc:
+        PyByteArray_Resize(data, 2 * (at + size))
     PyByteArray_Resize(data, at + size)
     return <uint8_t *> PyByteArray_AS_STRING(data) + at
 

@@ -40,6 +40,8 @@ cdef class QueueWriter(PublishStore):
 
     @cython.locals(source=Source, pending=_Pending, body=bytes)
     cpdef object append(self, StoredPublish publish)
+    @cython.locals(plane=MessagePlane)
+    cdef double _now(self) except? -1.0
     cpdef object append_done(self, _Pending pending, object answer)
     cdef object _one_done(self, _Pending pending)
     @cython.locals(each=_Pending)

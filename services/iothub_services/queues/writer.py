@@ -234,7 +234,12 @@ class QueueWriter(PublishStore):
             pending.awaited += 1
             if publish.is_repeatable and publish.inbound is None:
                 self.repeatable_deliveries += sum([each.qos == _EXACTLY_ONCE for each in publish.targets])
-            self._to_write.put(pending, self._give_up_s)
+            self._to_write.put(pending, self._now() + self._give_up_s)
+
+    def _now(self) -> float:
+        """Return when the plane's batch began: one look at the clock for all that came together."""
+        plane = self._message_plane
+        return plane.turn.now if plane is not None and plane.turn.is_open else self._clock.monotonic()
 
     def read(self, session: Session, after: int, count: int, size_bytes: int) -> None:
         if self._reads.is_closing:

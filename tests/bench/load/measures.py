@@ -51,6 +51,7 @@ COLUMNS = {
     "offline": [
         ("drain msg/s", "drain_rate", 1, "{:,.0f}", True),
         ("publish msg/s", "publish_rate", 1, "{:,.0f}", True),
+        ("CPU µs/stored msg", "broker.store_us_per_msg", 1, "{:.2f}", True),
         ("CPU µs/msg", "broker.us_per_msg", 1, "{:.2f}", True),
         ("bytes/stored message", "broker.bytes_per_stored_message", 1, "{:,.0f}", False),
     ],

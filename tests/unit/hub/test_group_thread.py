@@ -12,7 +12,15 @@ from structlog.testing import capture_logs
 from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.testing.clock import ManualClock
 from iothub_services import group_thread as group_module
-from iothub_services.group_thread import FOREVER_S, Bounds, GroupThread, RetryPolicy, Source
+from iothub_services.group_thread import (
+    FOREVER_S,
+    Bounds,
+    GroupThread,
+    OperationQueue,
+    RetryPolicy,
+    Source,
+    Waiting,
+)
 
 Answers = list[object]
 
@@ -40,6 +48,36 @@ def full(*, is_written: bool = False) -> BackendError:
 def group(driver: Callable[[list[int]], Answers], **settings: object) -> GroupThread[int, object]:
     clock = settings.pop("clock", None) or ManualClock()
     return GroupThread("things", driver, lambda call: call(), clock, **settings)  # type: ignore[arg-type]
+
+
+class Woken(threading.Condition):
+    """Counts who is woken."""
+
+    times = 0
+
+    def notify(self, n: int = 1) -> None:
+        self.times += n
+        super().notify(n)
+
+
+def test_thread_is_woken_once_for_what_comes_together() -> None:
+    """And again when it has looked in vain."""
+    pending, woken = OperationQueue(), Woken()
+    pending.wakeup = woken
+    pending.put(Waiting(1), 0.0)
+    assert woken.times == 0, "it is at work"
+
+    pending.take(1, 1)
+    assert pending.is_empty()
+    for number in (1, 2):
+        pending.put(Waiting(number), 0.0)
+    assert woken.times == 1
+    assert [each.op for each in pending.take(2, 1)] == [1, 2]
+
+    assert pending.is_empty()
+    assert pending.is_empty()
+    pending.put(Waiting(3), 0.0)
+    assert woken.times == 2
 
 
 def test_group_does_what_is_waiting_in_one_batch() -> None:

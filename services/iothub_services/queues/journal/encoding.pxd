@@ -3,8 +3,8 @@ cimport cython
 
 @cython.final
 cdef class GroupBuffer:
-    cdef public object start
     cdef public bytes mark
+    cdef public long long start
     cdef public Py_ssize_t deliveries, records
     cdef public bytearray data
 
