@@ -27,6 +27,8 @@ class ConnectionJudge(Protocol):
 
     def take_loss(self, connection: Connection, reason: str) -> None: ...
 
+    def changed(self) -> None: ...
+
 
 class Connection:
     """A wire's owner. `dialled`: whom this hub wanted; None if the wire was accepted. `deadline`: for the HELLO, of `boottime`.
@@ -58,10 +60,13 @@ class Connection:
         except BadFrameError as error:
             if self.is_open():
                 self._judge.take_bad_frame(self, error)
+        finally:
+            self._judge.changed()
 
     def lost(self, reason: str) -> None:
         if self.is_open():
             self._judge.take_loss(self, reason)
+            self._judge.changed()
 
     def begin(self, link: Link, frame_bytes: int) -> None:
         """Give what comes from now on to a link."""

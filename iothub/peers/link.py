@@ -40,6 +40,7 @@ _NS = 1_000_000_000
 _MS = 1000
 _NUMBER_BYTES = 8
 _NEVER = float("-inf")
+NOT_DUE = float("inf")
 
 Apply: TypeAlias = Callable[[PeerId, FrameType, bytes], bool]
 """Apply a frame of a peer, and say whether its acknowledgement is waited for. Raises BadFrameError."""
@@ -108,7 +109,7 @@ class Link:
         self._kept_bytes = 0
         self._last_ack = 0  # sent over this connection
         self._unanswered_bytes = 0  # applied since
-        self._ack_due: float | None = None
+        self._ack_due = NOT_DUE
         self._first_ping_ns = self._last_ping_ns = 0
         self._ping_due = _NEVER
 
@@ -198,7 +199,20 @@ class Link:
 
     def is_silent(self, now: float) -> bool:
         """Tell whether the last ping that was echoed was sent too long ago. A connection has this time for its first echo."""
-        return now - max(self.evidence, self._begun) > SILENT_S
+        return now > self._silent_from
+
+    @property
+    def _silent_from(self) -> float:
+        return max(self.evidence, self._begun) + SILENT_S
+
+    @property
+    def due(self) -> float:
+        """Return when `tick` has something to do, or the link is silent; infinity: while there is no connection."""
+        if self._wire is None:
+            return NOT_DUE
+        if self._waiting:
+            return _NEVER  # nothing says that the connection takes more
+        return min(self._ping_due, self._ack_due, self._silent_from)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
@@ -206,7 +220,7 @@ class Link:
             return
         if now >= self._ping_due:
             self._ping(now)
-        if self._ack_due is not None and now >= self._ack_due:
+        if now >= self._ack_due:
             self._acknowledge()
         self._write_waiting()
 
@@ -224,11 +238,11 @@ class Link:
         self._unanswered_bytes += len(body)
         if is_waited_for or number - self._last_ack >= ACK_FRAMES or self._unanswered_bytes >= ACK_BYTES:
             self._acknowledge()
-        elif self._ack_due is None:
+        elif self._ack_due == NOT_DUE:
             self._ack_due = self._clock.boottime() + ACK_S
 
     def _acknowledge(self) -> None:
-        self._ack_due = None
+        self._ack_due = NOT_DUE
         self._unanswered_bytes = 0
         if self._wire is not None and self.applied > self._last_ack:
             self._last_ack = self.applied
@@ -292,7 +306,7 @@ class Link:
             self.peer_clock = HubClock(times_ms[0] / _MS - middle, times_ms[1] / _MS - middle)
 
     def _ping(self, now: float) -> None:
-        self._ping_due = now + PING_S
+        self._ping_due = (now // PING_S + 1) * PING_S  # the same for every link: one tick sends all pings
         self._last_ping_ns = int(now * _NS)
         self._write(number_frame(FrameType.PING, self._last_ping_ns))
 

@@ -1,6 +1,6 @@
 """All links of this hub: who is dialled, whose HELLO is accepted or refused, and which link carries what.
 
-Knows no socket and no reactor: a `Dialer` connects, wires bring bytes, and `tick` brings the time.
+Knows no socket and no reactor: a `Dialer` connects, wires bring bytes, and `tick` brings the time: at `due`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from iothub.peers.cluster_clock import HubClock
 from iothub.peers.connection import Connection
 from iothub.peers.frames import BadFrameError, FrameType, Hello
 from iothub.peers.known_peer import KnownPeer
-from iothub.peers.link import Link, OnAcknowledged
+from iothub.peers.link import NOT_DUE, Link, OnAcknowledged
 from iothub.peers.ports import (
     Dialer,
     Identity,
@@ -33,13 +33,16 @@ from iothub.peers.ports import (
 
 CONNECT_S = 2.0
 HELLO_S = 2.0
-TICK_S = 0.02
 STRANGERS = 64  # connections that have not said HELLO
 HELD_S = 2.0  # a link that breaks sooner counts as a failed attempt
 
 
 def _machine_clock() -> HubClock:
     return HubClock(SystemClock.wall(), SystemClock.wall())
+
+
+def _tell_nobody() -> None:
+    """Somebody calls `tick` each few milliseconds."""
 
 
 class Links:
@@ -59,8 +62,9 @@ class Links:
         dialer: Dialer,
         observer: LinkObserver,
         tell_clock: Callable[[], HubClock] = _machine_clock,
+        on_change: Callable[[], None] = _tell_nobody,
     ) -> None:
-        """`tell_clock`: what time it is here, as Unix times."""
+        """`tell_clock`: what time it is here, as Unix times. `on_change`: called after whatever may move `due`, but for `tick`."""
         self._me = me
         self._settings = settings
         self._clock = clock
@@ -68,6 +72,7 @@ class Links:
         self._dialer = dialer
         self._observer = observer
         self._tell_clock = tell_clock
+        self._on_change = on_change
         self._receivers: dict[FrameType, tuple[Receiver, bool]] = {}
         self._watchers: list[OnAcknowledged] = []
         self._peers: dict[int, KnownPeer] = {}
@@ -103,6 +108,7 @@ class Links:
                 peer.looks_left -= 1
                 if peer.looks_left <= 0:
                     self._forget(peer)
+        self.changed()
 
     # Fulfils `iothub.peers.membership.MemberLinks`.
 
@@ -125,11 +131,13 @@ class Links:
         if known is not None:
             known.is_muted = True
             self._shut(known)
+            self.changed()
 
     def unmute(self, peer: PeerId) -> None:
         known = self._known(peer)
         if known is not None:
             known.is_muted = False
+            self.changed()
 
     def expel(self, peer: PeerId) -> None:
         """Answer a peer that it is gone, and nothing else, also if it has never been linked. What waits for it is kept until `drop`."""
@@ -139,6 +147,7 @@ class Links:
             self._shut(known)
         else:
             self._link_none_up_to(peer)
+        self.changed()
 
     def drop(self, peer: PeerId) -> None:
         """Go on without a peer, for good."""
@@ -147,6 +156,7 @@ class Links:
             self._forget(known)
         else:
             self._link_none_up_to(peer)
+        self.changed()
 
     def _link_none_up_to(self, peer: PeerId) -> None:
         self._floors[peer.node] = max(self._floors.get(peer.node, 0), peer.incarnation + 1)
@@ -160,6 +170,7 @@ class Links:
         if len(self._strangers) >= STRANGERS:  # a peer says HELLO within milliseconds, so the oldest is none
             self._refuse(next(iter(self._strangers)), PeerRefusal.OVERLOAD, f"{STRANGERS} connections without HELLO")
         self._strangers[connection] = None
+        self.changed()
         return connection
 
     def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
@@ -172,7 +183,9 @@ class Links:
         link = self._link(peer)
         if link is None:
             raise UnavailableError(f"no link to peer {peer.node}, incarnation {peer.incarnation}")
-        return link.send(frame_type, body)
+        number = link.send(frame_type, body)
+        self.changed()
+        return number
 
     def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
         """Send a reliable frame that must arrive: in the order of the calls, behind what `flush_first` names, however much waits.
@@ -181,7 +194,11 @@ class Links:
         Raises LocalProtocolError: the frame is too large.
         """
         link = self._link(peer)
-        return 0 if link is None else link.announce(frame_type, body)
+        if link is None:
+            return 0
+        number = link.announce(frame_type, body)
+        self.changed()
+        return number
 
     def flush_first(self, peer: PeerId, flush: Callable[[], None]) -> None:
         """Have what is gathered for a linked peer sent by `flush` before anything is announced to it."""
@@ -224,8 +241,19 @@ class Links:
         """Tell whether anything can be due: a hub that is alone has no timer."""
         return bool(self._peers or self._strangers)
 
+    def changed(self) -> None:
+        """Say that `due` may have moved. Called by connections, and by what is called from outside here."""
+        if self.needs_ticks():
+            self._on_change()
+
+    def due(self) -> float:
+        """Return when `tick` has something to do, if nothing changes; infinity: never."""
+        dues = [connection.deadline for connection in self._strangers]
+        dues += map(self._due_of, self._peers.values())
+        return min(dues, default=NOT_DUE)
+
     def tick(self, now: float) -> None:
-        """Do what is due: pings, acknowledgements, silence, dialling. `now`: of `boottime`; each `TICK_S` while `needs_ticks`."""
+        """Do what is due: pings, acknowledgements, silence, dialling. `now`: of `boottime`."""
         for connection in [each for each in self._strangers if now > each.deadline]:
             self._refuse(connection, PeerRefusal.TIMEOUT, f"no HELLO within {HELLO_S:.0f} s")
         for peer in list(self._peers.values()):
@@ -422,11 +450,20 @@ class Links:
         else:
             connection.link.tick(now)
 
+    def _due_of(self, peer: KnownPeer) -> float:
+        connection = peer.connection
+        if connection is None:
+            return peer.backoff.due if self._is_to_be_dialled(peer) else NOT_DUE
+        return connection.deadline if connection.link is None else connection.link.due
+
+    def _is_to_be_dialled(self, peer: KnownPeer) -> bool:
+        """One that is expelled is, so it hears that it is gone."""
+        is_free = peer.connection is None and not peer.is_dialled
+        return is_free and peer.id.node >= self._me.node and not (peer.is_muted or peer.has_left)
+
     def _dial_if_due(self, peer: KnownPeer, now: float) -> None:
-        if peer.id.node < self._me.node or peer.connection is not None or peer.is_dialled or now < peer.backoff.due:
+        if now < peer.backoff.due or not self._is_to_be_dialled(peer):
             return
-        if peer.is_muted or peer.has_left:
-            return  # one that is expelled is dialled: so it hears that it is gone
         peer.is_dialled = True
         address = PeerAddress(peer.id.node, peer.id.incarnation, peer.name, peer.address)
         self._dialer.dial(address, partial(self._dialled, peer), partial(self._not_dialled, peer))
@@ -440,11 +477,13 @@ class Links:
             return connection
         peer.connection = connection
         wire.write(self._hello(peer))
+        self.changed()
         return connection
 
     def _not_dialled(self, peer: KnownPeer, _reason: str) -> None:
         peer.is_dialled = False
         peer.backoff.note_failure(self._clock.boottime())
+        self.changed()
 
     def _hello(self, peer: KnownPeer) -> bytes:
         me, link = self._me, peer.link

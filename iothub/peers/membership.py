@@ -111,6 +111,11 @@ class _Seen:
     gone_at: float = math.inf  # when that was first read
     is_passed: bool = False  # this hub has gone on without it
 
+    @property
+    def passes_at(self) -> float:
+        """When this hub goes on without it."""
+        return -math.inf if self.row.is_gone and self.row.is_settled else self.gone_at + GO_ON_S
+
 
 class Membership:
     """This hub among the others, for one incarnation. `links`: None: it has none, and knows the others by their rows alone."""
@@ -161,19 +166,27 @@ class Membership:
             self._links.unmute(change.gone)
 
     def pass_time(self) -> None:
-        """Go on without those that were read as gone long enough ago, and see how long this hub has been without any link. Several times a second."""
+        """Go on without those that were read as gone long enough ago, and see how long this hub has been without any link. At `due`."""
         now = self._clock.boottime()
         for seen in self._others.values():
-            if not seen.is_passed and (now - seen.gone_at >= GO_ON_S or (seen.row.is_gone and seen.row.is_settled)):
+            if not seen.is_passed and now >= seen.passes_at:
                 seen.is_passed = True
                 if self._links is not None:
                     self._links.drop(seen.row.peer)
-        if self.routes_until() > now or not self.is_up or not self.members() or self._has_link():
+        if self.routes_until() > now or not self._is_unlinked():
             self._unlinked_since = None
         elif self._unlinked_since is None:
             self._unlinked_since = now
         elif now - self._unlinked_since >= UNLINKED_S:
             self.gone = self.gone or UNLINKED
+
+    def due(self) -> float:
+        """Return when `pass_time` has something to do, if no link and no row changes; infinity: never."""
+        dues = [seen.passes_at for seen in self._others.values() if not seen.is_passed]
+        if self._is_unlinked() and not self.gone:
+            since = self._unlinked_since
+            dues.append(self.routes_until() if since is None else since + UNLINKED_S)
+        return min(dues, default=math.inf)
 
     def become_ready(self) -> None:
         """Leave `joining` from now on, once there is a link to every member."""
@@ -291,6 +304,9 @@ class Membership:
             return False
         links = self._links
         return links is None or all(links.evidence_age(peer) < SILENT_S for peer in self.members())
+
+    def _is_unlinked(self) -> bool:
+        return self.is_up and bool(self.members()) and not self._has_link()
 
     def _has_link(self) -> bool:
         links = self._links

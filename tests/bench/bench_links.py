@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from time import process_time
 
-from iothub.peers.links import TICK_S
 from iothub.peers.routed_peer import ROUTE_TYPES
 from iothub.peers.routes import MESSAGE_TYPES, Routes
+from iothub.peers.ticking import TICK_S
 from iothub.testing.clock import ManualClock
 from iothub.testing.engine import Bench, Client, ack, publish
 from tests.support.in_process.paired_wires import LinkedHub, OneEnd, settle

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from iothub.base.errors import UnavailableError
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
+from iothub.peers.ticking import TICK_S
 from iothub.testing.clock import ManualClock
 from tests.support.in_process.paired_wires import LinkedHub, OneEnd, settle
 
@@ -79,7 +80,7 @@ class TwoHubs(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.clock.advance(seconds)
         for hub in self.hubs:
-            hub.links.tick(self.clock.boottime())
+            hub.tick_if_due()
 
     @rule()
     def wait_for_a_link(self) -> None:
@@ -111,6 +112,14 @@ class TwoHubs(RuleBasedStateMachine):
         self.ends = [end for end in self.ends if end not in owned]
         self.hubs[side] = LinkedHub(self.clock, former.id.node, former.id.incarnation + 1)
 
+    @rule(side=sides)
+    def mute(self, side: int) -> None:
+        self.hubs[side].links.mute(self.hubs[1 - side].id)
+
+    @rule(side=sides)
+    def unmute(self, side: int) -> None:
+        self.hubs[side].links.unmute(self.hubs[1 - side].id)
+
     @rule()
     def share_rows(self) -> None:
         for hub in self.hubs:
@@ -130,8 +139,29 @@ class TwoHubs(RuleBasedStateMachine):
             assert known.isdisjoint(hub.receiver.gone)
             assert len(set(hub.receiver.ups)) == len(hub.receiver.ups)
 
+    @invariant()
+    def what_is_due_is_never_before_the_next_tick(self) -> None:
+        for hub in self.hubs:
+            assert hub.ticking.at <= max(hub.links.due(), self.clock.boottime() + TICK_S)
+
+    @invariant()
+    def a_tick_before_it_is_due_does_nothing(self) -> None:
+        """So `due` names all that waits for time to pass."""
+        for hub in self.hubs:
+            done = self.done_by(hub)
+            hub.links.tick(min(hub.links.due(), self.clock.boottime() + 100.0) - 0.001)
+            assert self.done_by(hub) == done
+
+    def done_by(self, hub: LinkedHub) -> object:
+        written = [len(end.written) for end in self.ends]
+        observer = hub.observer
+        noted = [len(each) for each in (observer.ups, observer.downs, observer.refusals, observer.gone)]
+        return written, noted, len(hub.dialer.waiting)
+
     def teardown(self) -> None:
         """Once nothing breaks any more, all that was sent arrives."""
+        for side in range(2):
+            self.unmute(side)
         for _ in range(40):
             self.share_rows()
             self.wait(0.25)

@@ -5,14 +5,17 @@ Knows no check and no workload: what is registered on its links is given to it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from iothub.base.reasons import LinkClose, PeerRefusal
+from iothub.hub.cluster.peer_links import CLOCK_LOOK_S, OnTick
 from iothub.peers.cluster_clock import HubClock
 from iothub.peers.frames import FrameType
 from iothub.peers.links import Links
 from iothub.peers.ports import Identity, LinkSettings, PeerAddress, PeerId, Receiver, Wire, WireOwner
+from iothub.peers.ticking import Ticking
 from tests.simulation.world import LATENCY_S, SimWire
 
 if TYPE_CHECKING:
@@ -60,9 +63,11 @@ class SimHub:
         self._inbox: list[Callable[[], None]] = []
         self._is_due = self._is_in_turn = False
         self._is_tick_due = True
+        self.on_tick: OnTick = lambda: math.inf
+        self._ticking = Ticking(self, self._tick, lambda _at: None)
         me = Identity("ours", node, incarnation, f"hub-{node}", "0.1.0")
         self.row = PeerAddress(node, incarnation, me.name, f"sim:{node}.{incarnation}")
-        self.links = Links(me, SETTINGS, self, self.world.rng, self, self, self._tell_clock)
+        self.links = Links(me, SETTINGS, self, self.world.rng, self, self, self._tell_clock, self._ticking.changed)
         self.workloads = [make(self) for make in sim.workloads]
         for workload in self.workloads:
             for types, receiver, is_waited_for in workload.receivers:
@@ -171,8 +176,7 @@ class SimHub:
                 work.append(wire.end)
         if self._is_tick_due:
             self._is_tick_due = False
-            now = self.boottime()
-            work.append(lambda: self.links.tick(now))
+            work.append(self._tick_if_due)
         if len(work) > 1:
             self.world.rng.shuffle(work)
         for action in work:
@@ -183,6 +187,16 @@ class SimHub:
             wire.flush()
         self.wires = [wire for wire in self.wires if not wire.is_over]
         self.last_active = self.world.now
+
+    def _tick_if_due(self) -> None:
+        """The timer of its links, as late as the hub looks."""
+        if self._ticking.at <= self.boottime():
+            self._ticking.run()
+
+    def _tick(self, now: float) -> float:
+        """As `PeerLinks`."""
+        self.links.tick(now)
+        return min(self.on_tick(), self.links.due(), now + CLOCK_LOOK_S)
 
     def _connect(
         self, address: PeerAddress, owner_of: Callable[[Wire], WireOwner], failed: Callable[[str], None]

@@ -383,22 +383,22 @@ class MemberClients(Clients):
         plane.turn.clock = _Clock(hub)
         plane.answers.guard(lambda: self.may_acknowledge())
         self._routes._links = _RecordedLinks(self, hub)
-        tick, refused = hub.links.tick, hub.refused
-
-        def note_tick(now: float) -> None:
-            tick(now)
-            self.membership.pass_time()
-            self._hold()
+        refused = hub.refused
 
         def note_refusal(*args: object, by_peer: bool) -> None:
             refused(*args, by_peer=by_peer)  # type: ignore[arg-type]
             if by_peer and getattr(args[2], "value", "") == "gone":
                 self.membership.told_gone()
 
-        hub.links.tick = note_tick  # type: ignore[method-assign]
+        hub.on_tick = self._ticked
         hub.refused = note_refusal  # type: ignore[method-assign]
         self._hold()
         self._send_later()
+
+    def _ticked(self) -> float:
+        self.membership.pass_time()
+        self._hold()
+        return self.membership.due()
 
     @property
     def subscribers(self) -> Sequence[Subscriber]:

@@ -52,7 +52,7 @@ class Simulation:
     """Runs one schedule. `log`: each event as a line, for a person; None: nothing is kept."""
 
     heal_s = HEAL_S
-    tick_s = (0.02, 0.1)  # from one tick of a hub's links to the next, at least and at most
+    tick_s = (0.02, 0.1)  # from one look of a hub whether a tick of its links is due to the next, at least and at most
 
     def __init__(self, schedule: Schedule, suite: Suite, log: Callable[[str], None] | None = None) -> None:
         self.schedule = schedule

@@ -17,6 +17,8 @@ from iothub.peers.view import Key, View
 from tests.simulation.mutants import mutated
 from tests.simulation.suites import first_fault
 
+pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
+
 BLOCK = 250
 SCHEDULES = 1000  # in which each mutant must be found
 

@@ -14,6 +14,8 @@ from iothub.peers.known import PeerPlaces
 from iothub.peers.place_frames import TenantPlace, encode_known
 from tests.simulation.suites import first_fault
 
+pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
+
 BLOCK = 250
 SCHEDULES = 500  # in which each mutant must be found
 

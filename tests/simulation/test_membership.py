@@ -13,6 +13,8 @@ import pytest
 from iothub.peers.membership import Look, Membership
 from tests.simulation.suites import first_fault
 
+pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
+
 BLOCK = 250
 SCHEDULES = 500  # in which each mutant must be found; the hardest needs about 50
 _MEMBERSHIP = "iothub.peers.membership.Membership"

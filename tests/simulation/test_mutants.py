@@ -7,6 +7,8 @@ import pytest
 from tests.simulation.mutants import MUTANTS, mutated
 from tests.simulation.suites import first_fault
 
+pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
+
 SCHEDULES = 250  # the hardest to find needs about 60
 
 

@@ -15,6 +15,8 @@ from iothub.peers.places import NOWHERE, covers
 from tests.simulation.schedule import Fault, Schedule
 from tests.simulation.suites import fault_of, first_fault
 
+pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
+
 BLOCK = 250
 SCHEDULES = 500  # in which each mutant must be found; the hardest needs about 300
 REPLACED = 150  # schedules in which a hub is replaced while it stands still; a SUBACK of it is missed in about 1 of 70

@@ -8,6 +8,8 @@ from tests.simulation.schedule import schedule
 from tests.simulation.simulation import Simulation
 from tests.simulation.suites import first_fault, links_suite
 
+pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
+
 BLOCK = 250
 SCHEDULES = 1000
 

@@ -15,6 +15,8 @@ from iothub.peers.view import View
 from iothub.peers.will_copies import WillCopies
 from tests.simulation.suites import first_fault
 
+pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
+
 BLOCK = 250
 SCHEDULES = 500  # in which each mutant must be found
 _COPIES = "iothub.peers.will_copies.WillCopies"

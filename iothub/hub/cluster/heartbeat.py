@@ -193,12 +193,15 @@ class Heartbeat:
         """As this hub's row has it."""
         return "up" if self._membership is not None and self._membership.is_up else JOINING
 
-    def _links_ticked(self) -> None:
+    def _links_ticked(self) -> float:
+        """Return when something is due here, if no link changes."""
         membership = self._membership
-        if membership is not None:
-            membership.pass_time()
-            self._end_if_gone(membership)
-            self._on_look()
+        if membership is None:
+            return math.inf
+        membership.pass_time()
+        self._end_if_gone(membership)
+        self._on_look()
+        return membership.due()
 
     def _told_gone(self) -> None:
         if self._membership is not None:

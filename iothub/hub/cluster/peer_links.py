@@ -2,17 +2,17 @@
 
 Knows no frame and no session. What travels is registered by whoever takes it; who there is comes from the accounts' rows, once a second.
 
-Invariants: before `begin` and after `close` nothing of it is open and no timer runs; the 20 ms timer runs only while there is a hub to link or
-somebody who has connected.
+Invariants: before `begin` and after `close` nothing of it is open and no timer runs; one runs only while there is a hub to link or somebody who
+has connected.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from iothub.base.clock import BootClock, SystemClock
@@ -29,19 +29,26 @@ from iothub.peers.cluster_clock import ClusterClock
 from iothub.peers.dialing import Dialler
 from iothub.peers.frames import FrameType
 from iothub.peers.link import CLOCK_TRIP_S, OnAcknowledged
-from iothub.peers.links import TICK_S, Links
+from iothub.peers.links import Links
 from iothub.peers.listening import LinkAcceptor, open_listening
 from iothub.peers.membership import JOINING, MemberLinks
-from iothub.peers.ports import Identity, LinkSettings, LinkStatus, PeerAddress, PeerId, Receiver, Wire, WireOwner
+from iothub.peers.ports import Identity, LinkSettings, LinkStatus, PeerAddress, PeerId, Receiver
+from iothub.peers.ticking import Ticking
 from iothub_services.auth.port import Run
 from iothub_services.metrics.alarms import Alarms
 from iothub_tenants.accounts.hubs import HubRow
 
 OnMembers = Callable[[Sequence[PeerId]], None]
+OnTick = Callable[[], float]
+"""Do what is due with each tick of the links, and return when something is due next if no link changes, of `boottime`."""
 
 
 def _do_nothing() -> None:
     """Nobody asks."""
+
+
+def _never_due() -> float:
+    return math.inf
 
 
 CLOCK_LOOK_S = 1.0
@@ -82,8 +89,9 @@ class PeerLinks:
         self._links: Links | None = None
         self._acceptor: LinkAcceptor | None = None
         self._dialler: Dialler | None = None
-        self._next_tick: DelayedCall | None = None
-        self._on_tick: Callable[[], None] = _do_nothing
+        self._ticking = Ticking(parts.clock, self._tick, self._set_timer)
+        self._timer: DelayedCall | None = None
+        self._on_tick: OnTick = _never_due
         self._on_told_gone: Callable[[], None] = _do_nothing
         self.cluster_clock = parts.cluster_clock
         self._clock_due = 0.0
@@ -118,7 +126,7 @@ class PeerLinks:
     def begin(
         self,
         incarnation: int,
-        on_tick: Callable[[], None] = _do_nothing,
+        on_tick: OnTick = _never_due,
         on_told_gone: Callable[[], None] = _do_nothing,
     ) -> MemberLinks:
         """Link, and let others link: the hub has joined as this incarnation.
@@ -140,12 +148,13 @@ class PeerLinks:
             dialler,
             self.events,
             parts.cluster_clock.tell,
+            self._ticking.changed,
         )
         for types, receiver, is_waited_for in self._receivers:
             links.register(types, receiver, is_waited_for=is_waited_for)
         for watcher in self._watchers:
             links.watch(watcher)
-        acceptor = LinkAcceptor(server, parts.reactor, partial(self._accept, links), self._alarms.not_accepted)
+        acceptor = LinkAcceptor(server, parts.reactor, links.accepted, self._alarms.not_accepted)
         self._links, self._dialler, self._acceptor, self._listening = links, dialler, acceptor, None
         self._on_tick = on_tick
         self._on_told_gone = on_told_gone
@@ -168,7 +177,6 @@ class PeerLinks:
             for on_members in self._on_members:
                 on_members(self._awaited)
             self._alarms.judge(self._links.status())
-            self._wake()
 
     def judge_gone(self, rows: Sequence[HubRow]) -> None:
         """Say which other hubs were ever there, by the accounts: some are gone."""
@@ -177,9 +185,7 @@ class PeerLinks:
 
     def close(self) -> None:
         """End every link; what was written last still leaves, if the sockets are given a turn."""
-        if self._next_tick is not None and self._next_tick.active():
-            self._next_tick.cancel()
-        self._next_tick = None
+        self._cancel_timer()
         if self._dialler is not None:
             self._dialler.close()
         if self._links is not None:
@@ -225,17 +231,11 @@ class PeerLinks:
         """As `Links.send`. Raises UnavailableError."""
         if self._links is None:
             raise UnavailableError("this hub has no links now: it starts or stops")
-        number = self._links.send(peer, frame_type, body)
-        self._wake()
-        return number
+        return self._links.send(peer, frame_type, body)
 
     def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
         """As `Links.announce`. Nothing while this hub starts or stops."""
-        if self._links is None:
-            return 0
-        number = self._links.announce(peer, frame_type, body)
-        self._wake()
-        return number
+        return 0 if self._links is None else self._links.announce(peer, frame_type, body)
 
     def flush_first(self, peer: PeerId, flush: Callable[[], None]) -> None:
         """As `Links.flush_first`."""
@@ -302,12 +302,6 @@ class PeerLinks:
         serving = [clocks.pop(peer) for peer in self._awaited if peer in clocks]
         self.cluster_clock.judge(serving, list(clocks.values()), serves=self._serves)
 
-    def _accept(self, links: Links, wire: Wire) -> WireOwner:
-        """Closed links close what still comes."""
-        owner = links.accepted(wire)
-        self._wake()
-        return owner
-
     def _load(self) -> Credentials | None:
         files = self._parts.files
         return None if files is None else certificates.load(files, self._parts.settings.node.number)
@@ -316,18 +310,24 @@ class PeerLinks:
         credentials = self._credentials
         return (None, None) if credentials is None else (credentials.server, credentials.client)
 
-    def _wake(self) -> None:
-        if self._next_tick is None and self._links is not None and self._links.needs_ticks():
-            self._next_tick = self._parts.reactor.callLater(TICK_S, self._tick)
-
-    def _tick(self) -> None:
-        self._next_tick = None
+    def _set_timer(self, at: float) -> None:
+        self._cancel_timer()
         if self._links is not None:
-            now = self._parts.clock.boottime()
-            self._links.tick(now)
-            if now >= self._clock_due:
-                self._clock_due = now + CLOCK_LOOK_S
-                self._judge_clock(self._links)
-                self._alarms.judge_clock(self.cluster_clock)
-            self._on_tick()
-            self._wake()
+            self._timer = self._parts.reactor.callLater(max(0.0, at - self._parts.clock.boottime()), self._ticking.run)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+
+    def _tick(self, now: float) -> float:
+        self._timer, links = None, self._links
+        if links is None:
+            return math.inf
+        links.tick(now)
+        if now >= self._clock_due:
+            self._clock_due = now + CLOCK_LOOK_S
+            self._judge_clock(links)
+            self._alarms.judge_clock(self.cluster_clock)
+        due = self._on_tick()
+        return min(due, links.due(), self._clock_due) if links.needs_ticks() else due

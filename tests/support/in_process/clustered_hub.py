@@ -91,12 +91,12 @@ class Links:
         self.clock_fault = ""
         self.silent_s = 0.0
         self.unacknowledged_bytes = 0
-        self.calls: tuple[Callable[[], None], ...] = ()
+        self.calls: tuple[Callable[[], object], ...] = ()
 
     def open(self) -> str:
         return "hub-1:7883"
 
-    def begin(self, incarnation: int, *calls: Callable[[], None]) -> Links:
+    def begin(self, incarnation: int, *calls: Callable[[], object]) -> Links:
         """`calls`: at each tick, and when a hub says that this one is gone."""
         self.begun.append(incarnation)
         self.calls = calls

@@ -11,6 +11,7 @@ from iothub.peers.cluster_clock import HubClock
 from iothub.peers.frames import FrameType
 from iothub.peers.links import Links
 from iothub.peers.ports import Identity, LinkSettings, PeerAddress, PeerId, Wire, WireOwner
+from iothub.peers.ticking import Ticking
 from iothub.testing.clock import ManualClock
 
 ADDRESS = "unix:peer-{}"
@@ -131,13 +132,33 @@ class LinkedHub:
         self.receiver = NotedFrames()
         self.dialer = Attempts()
         self.wall_ahead_s = 0.0  # of the other hubs', whose time it goes by
-        rng = random.Random(node)
-        self.links = Links(self.me, LinkSettings(**settings), clock, rng, self.dialer, self.observer, self.tell_clock)
+        self.ticks = 0
+        self.ticking = Ticking(clock, self._tick, lambda _at: None)
+        self.links = Links(
+            self.me,
+            LinkSettings(**settings),
+            clock,
+            random.Random(node),
+            self.dialer,
+            self.observer,
+            self.tell_clock,
+            self.ticking.changed,
+        )
         self.links.register((FrameType.REQUEST, FrameType.ROWS), self.receiver)
         self.links.register((FrameType.ANSWER,), self.receiver, is_waited_for=True)
 
     def tell_clock(self) -> HubClock:
         return HubClock(self._clock.wall() + self.wall_ahead_s, self._clock.wall())
+
+    def tick_if_due(self) -> None:
+        """As a hub whose timer is set to what its links ask for."""
+        if self._clock.boottime() >= self.ticking.at:
+            self.ticking.run()
+
+    def _tick(self, now: float) -> float:
+        self.ticks += 1
+        self.links.tick(now)
+        return self.links.due()
 
     def connect(self, other: LinkedHub) -> tuple[OneEnd, OneEnd]:
         """Let an attempt of this hub reach `other`; returns the ends of both."""

@@ -368,3 +368,71 @@ def test_hub_that_is_alone_needs_no_ticks() -> None:
 
     assert not hub.links.needs_ticks()
     assert hub.links.status() == []
+
+
+def test_links_ask_for_nothing_but_their_pings_and_echoes_while_nothing_is_sent() -> None:
+    """So an idle process sleeps; both stay up by what they ask for alone."""
+    clock = ManualClock()
+    one, two, mine, theirs = linked(clock)
+
+    for _ in range(1000):
+        clock.advance(0.01)
+        for hub in (one, two):
+            hub.tick_if_due()
+        settle((mine, theirs))
+
+    assert (one.links.up(), two.links.up()) == ((two.id,), (one.id,))
+    assert 75 <= one.ticks <= 81
+    assert 75 <= two.ticks <= 81
+
+
+def test_acknowledgement_is_asked_for_when_the_frame_is_applied() -> None:
+    clock = ManualClock()
+    one, two, mine, theirs = linked(clock)
+    one.links.send(two.id, REQUEST, b"a")
+    settle((mine, theirs))
+
+    clock.advance(0.02)
+    two.tick_if_due()
+    settle((mine, theirs))
+
+    assert one.links.status()[0].unacknowledged_bytes == 0
+
+
+def test_what_waits_for_room_is_written_without_an_acknowledgement() -> None:
+    """The kernel took what was before it, and the other side is late with its word."""
+    clock = ManualClock()
+    one, two, mine, _ = linked(clock, window_bytes=100)
+    mine.taken = False
+    for body in (b"a" * 100, b"b"):
+        one.links.send(two.id, REQUEST, body)
+    written_before = mine.written
+    mine.taken, mine._unsent = True, 0
+
+    clock.advance(0.02)
+    one.tick_if_due()
+
+    assert len(mine.written) > len(written_before)
+
+
+def test_link_that_hears_nothing_ends_by_what_it_asks_for() -> None:
+    clock = ManualClock()
+    one, two, _, _ = linked(clock)
+
+    for _ in range(210):
+        clock.advance(0.01)
+        two.tick_if_due()
+
+    assert two.observer.downs == [(one.id, LinkClose.SILENT, "")]
+
+
+def test_peer_that_could_not_be_dialled_is_dialled_again_when_it_was_asked_for() -> None:
+    clock = ManualClock()
+    one, two = LinkedHub(clock, 1), LinkedHub(clock, 2)
+    one.links.members([two.row])
+    one.dialer.waiting.pop()[2]("no answer")
+
+    clock.advance(0.05)
+    one.tick_if_due()
+
+    assert len(one.dialer.waiting) == 1

@@ -329,3 +329,21 @@ def test_hub_that_dies_while_the_accounts_are_away_is_gone_once_they_are_back(
     node.follower.round()
     node.pass_time(GO_ON_S)
     assert node.plane.turn.held_at > node.clock.monotonic()
+
+
+def test_links_tick_again_when_this_hub_goes_on_without_another_one(node: Node) -> None:
+    """Alone it needs no tick."""
+    node.begin()
+    assert node.links is not None
+    on_tick, _ = node.links.calls
+    assert on_tick() == math.inf
+    two = other(node)
+    node.pass_time(2, two)
+    assert hubs.declare_gone(
+        node.accounts, 1, rows(node)[0].incarnation, (2, two.incarnation), CUT_OFF, hubs.read(node.accounts).version
+    )
+
+    node.pass_time(2)
+
+    due = cast("float", on_tick())
+    assert 0 < due - node.boot_clock.boottime() <= GO_ON_S
