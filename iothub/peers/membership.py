@@ -219,6 +219,11 @@ class Membership:
         ages = [links.evidence_age(peer) for peer in self.members().union(links.linked())]
         return max(by_look, now - max(ages) + SILENT_S) if ages else by_look
 
+    def may_route(self) -> bool:
+        """Tell whether that time is still to come; as a rule the last look says so, and no link has to be asked."""
+        now = self._clock.boottime()
+        return not self.gone and (now < self._look_began + LOOK_S or now < self.routes_until())
+
     def members(self) -> frozenset[PeerId]:
         """Return the other hubs that serve clients, by their rows: nobody is acknowledged what they do not know."""
         present = (seen.row for seen in self._others.values() if not seen.is_passed)

@@ -417,7 +417,7 @@ class MemberClients(Clients):
         self._hold()
 
     def may_acknowledge(self) -> bool:
-        return self.membership.routes_until() > self._hub.boottime()
+        return self.membership.may_route()
 
     def note_routed(self, number: int, peer: PeerId) -> None:
         self._member_routing.routed.add((number, peer))

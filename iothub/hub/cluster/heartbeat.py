@@ -186,7 +186,7 @@ class Heartbeat:
 
     def may_acknowledge(self) -> bool:
         """Tell whether what was routed may be acknowledged now: asked after the last read of a batch, so it reads the clock."""
-        return self._membership is not None and self._membership.routes_until() > self._parts.boot_clock.boottime()
+        return self._membership is not None and self._membership.may_route()
 
     @property
     def state(self) -> str:

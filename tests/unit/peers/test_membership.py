@@ -301,6 +301,35 @@ def test_hub_routes_by_evidence_of_all_or_by_its_look() -> None:
     assert hub.membership.routes_until() == now - 5 + SILENT_S
 
 
+def test_hub_may_route_until_that_time() -> None:
+    hub = Hub(TWO)
+    hub.look()
+    hub.cut(TWO)
+
+    hub.clock.advance(LOOK_S - 0.1)
+    before = hub.membership.may_route()
+    hub.clock.advance(0.1)
+
+    assert (before, hub.membership.may_route()) == (True, False)
+
+
+def test_hub_with_an_old_look_may_route_by_evidence() -> None:
+    hub = Hub(TWO)
+    hub.look()
+    hub.clock.advance(LOOK_S)
+
+    assert hub.membership.may_route()
+
+
+def test_fresh_look_lets_route_without_asking_links() -> None:
+    """It is asked with each batch of acknowledgements."""
+    hub = Hub(TWO, THREE)
+    hub.look()
+    hub.links.evidence_age = None  # type: ignore[method-assign,assignment]
+
+    assert hub.membership.may_route()
+
+
 def test_hub_that_is_alone_routes_by_its_look() -> None:
     hub = Hub()
     hub.look()
@@ -321,6 +350,7 @@ def test_hub_that_is_gone_routes_nothing(how: str) -> None:
         assert hub.look() is None
 
     assert (hub.membership.gone, hub.membership.routes_until()) == ("gone", -math.inf)
+    assert not hub.membership.may_route()
 
 
 def test_hub_without_any_link_and_without_a_look_gives_up() -> None:
