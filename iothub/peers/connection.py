@@ -9,7 +9,7 @@ from typing import Protocol
 
 from iothub.base.reasons import PeerRefusal
 from iothub.peers import frames
-from iothub.peers.frames import BadFrameError, FrameDecoder, FrameType, Hello
+from iothub.peers.frames import RELIABLE_FROM, BadFrameError, FrameDecoder, FrameType, Hello
 from iothub.peers.link import Link
 from iothub.peers.ports import PeerId, Wire
 
@@ -55,8 +55,12 @@ class Connection:
             self.link.received_bytes += len(data)
         try:
             for frame_type, number, body in self._decoder.feed(data):
-                if self.is_open():
-                    self._take_frame(frame_type, number, body)
+                if self._is_closed:
+                    continue
+                if self.link is not None and frame_type >= RELIABLE_FROM:
+                    self.link.apply_frame(frame_type, number, body)
+                else:
+                    self._take_frame(frame_type, body)
         except BadFrameError as error:
             if self.is_open():
                 self._judge.take_bad_frame(self, error)
@@ -78,13 +82,13 @@ class Connection:
         self._is_closed = True
         self.wire.close()
 
-    def _take_frame(self, frame_type: FrameType, number: int, body: bytes) -> None:
+    def _take_frame(self, frame_type: FrameType, body: bytes) -> None:
         if frame_type == FrameType.REFUSED:
             self._take_refusal(body)
         elif self.link is not None and frame_type == FrameType.LEAVING:
             self._judge.take_leaving(self)
         elif self.link is not None:
-            self.link.take_frame(frame_type, number, body)
+            self.link.take_frame(frame_type, body)
         elif frame_type == FrameType.HELLO:
             self._judge.take_hello(self, Hello.decode(body))
         else:

@@ -28,7 +28,9 @@ MAX_NUMBER = (1 << 63) - 1  # of a field
 HELLO_BYTES = 16 << 10  # of a frame from somebody who has not said who it is
 
 _HEADER = Struct(">BI")
-_HEADER_BYTES, _NUMBER_BYTES = 5, 8
+_NUMBERED_HEADER = Struct(">BIQ")
+_NUMBER = Struct(">Q")
+_HEADER_BYTES, _NUMBER_BYTES = _HEADER.size, _NUMBER.size
 _MAX_U64 = (1 << 64) - 1  # of the numbers in a HELLO
 _TEXT_BYTES = 1 << 20  # of one text or bytes in a body; a whole body is bounded by the frame
 _ITEMS = 1 << 16
@@ -152,9 +154,9 @@ class FrameDecoder:
                 frame_type, body_at, end = self._header(source, at)
                 if len(source) < end:
                     return
-                number = int.from_bytes(source[at + _HEADER_BYTES : body_at], "big")
+                number = _NUMBER.unpack_from(source, at + _HEADER_BYTES)[0] if frame_type >= RELIABLE_FROM else 0
                 at = end
-                yield frame_type, number, bytes(source[body_at:end])
+                yield frame_type, number, _copied(source, body_at, end)
         finally:
             if source is buffer:
                 del buffer[:at]
@@ -176,10 +178,17 @@ class FrameDecoder:
         return frame_type, begins + number_bytes, begins + size
 
 
+def _copied(source: bytes | bytearray, begin: int, end: int) -> bytes:
+    """Copy a part once: a slice of a bytearray would be another one first."""
+    with memoryview(source) as view:
+        return bytes(view[begin:end])
+
+
 def encode(frame_type: FrameType, body: bytes, number: int = 0) -> bytes:
     """Return a frame's bytes; `number`: of a reliable one, from 1 on."""
-    head = number.to_bytes(_NUMBER_BYTES, "big") if frame_type >= RELIABLE_FROM else b""
-    return b"%c%b%b%b" % (frame_type, (len(head) + len(body)).to_bytes(4, "big"), head, body)
+    if frame_type >= RELIABLE_FROM:
+        return _NUMBERED_HEADER.pack(frame_type, _NUMBER_BYTES + len(body), number) + body
+    return _HEADER.pack(frame_type, len(body)) + body
 
 
 def number_frame(frame_type: FrameType, number: int) -> bytes:

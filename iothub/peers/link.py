@@ -13,7 +13,6 @@ from iothub.base.clock import BootClock
 from iothub.base.errors import LocalProtocolError, UnavailableError
 from iothub.peers.cluster_clock import HubClock
 from iothub.peers.frames import (
-    RELIABLE_FROM,
     BadFrameError,
     FrameType,
     ack_frame,
@@ -107,6 +106,7 @@ class Link:
         self._written: deque[bytes] = deque()
         self._waiting: deque[bytes] = deque()
         self._kept_bytes = 0
+        self._last_number = 0  # of the frame that was sent last
         self._last_ack = 0  # sent over this connection
         self._unanswered_bytes = 0  # applied since
         self._ack_due = NOT_DUE
@@ -177,18 +177,34 @@ class Link:
     def _keep(self, frame_type: FrameType, body: bytes) -> int:
         if len(body) + _NUMBER_BYTES > self._settings.frame_bytes:
             raise LocalProtocolError(f"a frame of {len(body)} bytes, expected at most {self._settings.frame_bytes}")
-        number = self._last_number() + 1
+        number = self._last_number = self._last_number + 1
         data = encode(frame_type, body, number)
         self._kept_bytes += len(data)
         self._waiting.append(data)
         self._write_waiting()
         return number
 
-    def take_frame(self, frame_type: FrameType, number: int, body: bytes) -> None:
-        """Take a frame of this connection. Raises BadFrameError."""
-        if frame_type >= RELIABLE_FROM:
-            self._apply_frame(frame_type, number, body)
-        elif frame_type == FrameType.PING:
+    def apply_frame(self, frame_type: FrameType, number: int, body: bytes) -> None:
+        """Take a frame of this connection that has a number. Raises BadFrameError."""
+        if number <= self.applied:
+            return  # was applied over an earlier connection
+        if number != self.applied + 1:
+            raise BadFrameError(f"frame {number}, expected {self.applied + 1}")
+        is_waited_for = self._apply(self.peer, frame_type, body)
+        if is_waited_for:
+            self.flush()
+        self.applied = number
+        if self._overtook and self._overtook[0][1] <= number:
+            self._confirm()
+        self._unanswered_bytes += len(body)
+        if is_waited_for or number - self._last_ack >= ACK_FRAMES or self._unanswered_bytes >= ACK_BYTES:
+            self._acknowledge()
+        elif self._ack_due == NOT_DUE:
+            self._ack_due = self._clock.boottime() + ACK_S
+
+    def take_frame(self, frame_type: FrameType, body: bytes) -> None:
+        """Take a frame of this connection that has no number. Raises BadFrameError."""
+        if frame_type == FrameType.PING:
             self._answer_ping(body)
         elif frame_type == FrameType.ECHO:
             self._note_echo(*echo_of(body))
@@ -224,29 +240,12 @@ class Link:
             self._acknowledge()
         self._write_waiting()
 
-    def _apply_frame(self, frame_type: FrameType, number: int, body: bytes) -> None:
-        if number <= self.applied:
-            return  # was applied over an earlier connection
-        if number != self.applied + 1:
-            raise BadFrameError(f"frame {number}, expected {self.applied + 1}")
-        is_waited_for = self._apply(self.peer, frame_type, body)
-        if is_waited_for:
-            self.flush()
-        self.applied = number
-        if self._overtook and self._overtook[0][1] <= number:
-            self._confirm()
-        self._unanswered_bytes += len(body)
-        if is_waited_for or number - self._last_ack >= ACK_FRAMES or self._unanswered_bytes >= ACK_BYTES:
-            self._acknowledge()
-        elif self._ack_due == NOT_DUE:
-            self._ack_due = self._clock.boottime() + ACK_S
-
     def _acknowledge(self) -> None:
         self._ack_due = NOT_DUE
         self._unanswered_bytes = 0
         if self._wire is not None and self.applied > self._last_ack:
             self._last_ack = self.applied
-            self._write(ack_frame(self.applied, self._last_number()))
+            self._write(ack_frame(self.applied, self._last_number))
 
     def _note_acknowledgement(self, number: int, overtaken: int) -> None:
         if number > self._acknowledged + len(self._written):
@@ -269,10 +268,6 @@ class Link:
                 overtook.append(self._unheard)
             self._unheard = None
         self._on_acknowledged(self.peer, self._heard, self._confirmed)
-
-    def _last_number(self) -> int:
-        """Return the number of the frame that was sent last."""
-        return self._acknowledged + self.unacknowledged_frames
 
     def _forget_acknowledged(self, number: int) -> None:
         """At the begin of a connection, `_waiting` may hold what was acknowledged by HELLO alone."""
@@ -317,7 +312,8 @@ class Link:
         while self._waiting and wire.unsent() < self._settings.window_bytes:
             data = self._waiting.popleft()
             self._written.append(data)
-            self._write(data)
+            self.sent_bytes += len(data)
+            wire.write(data)
 
     def _write(self, data: bytes) -> None:
         if self._wire is not None:
