@@ -49,6 +49,7 @@ if [ "${1:-}" = --nightly ]; then  # too long for a day: minutes on a new machin
     need_debian mmdebstrap "--no-install-recommends mmdebstrap" "Debian's Python for arm64"
     need_debian arch-test "--no-install-recommends arch-test" "Debian's Python for arm64"
     need_debian lintian "--no-install-recommends lintian" "the check of the Debian package"
+    need_debian buildah "--no-install-recommends buildah" "the container image"
     bash ops/go_tools.sh .venv/go || left_out+=("Helm and Prometheus on their files: helm and promtool need Go and its module proxy")
 fi
 

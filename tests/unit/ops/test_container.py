@@ -1,4 +1,4 @@
-"""`ops/container`: the image of one hub. No registry of images is reached by the tests, so it is linted and its start is run, but not built."""
+"""`ops/container`: the file of the image of one hub, and its start; tests/nightly builds the image."""
 
 from __future__ import annotations
 
