@@ -107,11 +107,11 @@ def _is_readable_unless_full(wire: Any) -> bool:
 
 _LINK, _LINKS = "iothub.peers.link.Link", "iothub.peers.links.Links"
 MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
-    "acknowledged when received": {f"{_LINK}._apply_frame": _note_at_receipt, f"{_LINK}.tick": _apply_late},
+    "acknowledged when received": {f"{_LINK}.apply_frame": _note_at_receipt, f"{_LINK}.tick": _apply_late},
     "old connection read on": {f"{_LINKS}._end": _end_but_relinked},
     "nothing sent again": {f"{_LINK}.attach": _attach_without_resend},
-    "a gap passed over": {f"{_LINK}.attach": _attach_without_resend, f"{_LINK}._apply_frame": _apply_any_later},
-    "applied twice": {f"{_LINK}.attach": _attach_all, f"{_LINK}._apply_frame": _apply_all},
+    "a gap passed over": {f"{_LINK}.attach": _attach_without_resend, f"{_LINK}.apply_frame": _apply_any_later},
+    "applied twice": {f"{_LINK}.attach": _attach_all, f"{_LINK}.apply_frame": _apply_all},
     "a new incarnation taken for the old one": {f"{_LINKS}._meet": _meet_as_the_same},
     "an old incarnation accepted": {"iothub.peers.admission.fault_of_incarnation": lambda *_: None},
     "gone without a word": {f"{_LINKS}._forget": _forget_unreported},
