@@ -6,8 +6,8 @@ Knows no hash and no row: `iothub_tenants.accounts.imports` reads, checks and wr
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, TypeAlias
@@ -49,15 +49,25 @@ class InterruptGuard:
 
 
 class InterruptNote:
-    """The first Ctrl-C is noted, for work in parts; the next one interrupts."""
+    """The first Ctrl-C is noted, for work in parts; the next one interrupts what waits, and nothing else: a part that is done is kept."""
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
         self._before: _Handler = None
         self._is_noted = False
+        self._is_waiting = False
 
     def is_noted(self) -> bool:
         return self._is_noted
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """What is done within may be interrupted."""
+        self._is_waiting = True
+        try:
+            yield
+        finally:
+            self._is_waiting = False
 
     def __enter__(self) -> InterruptNote:
         self._before = signal.signal(signal.SIGINT, self._noted)
@@ -70,7 +80,9 @@ class InterruptNote:
 
     def _noted(self, _number: int, _frame: FrameType | None) -> None:
         if self._is_noted:
-            raise KeyboardInterrupt
+            if self._is_waiting:
+                raise KeyboardInterrupt
+            return
         self._is_noted = True
         with suppress(RuntimeError):  # standard error is being written to
             self._warn("stopping after this part; Ctrl-C again stops at once")
@@ -175,10 +187,11 @@ class Import:
         names = work.check()
         if self._is_dry_run:
             return names
+        self._shield.hold()  # before the first part and behind the last one
         with InterruptNote(self._warn) as note:
-            return self._write(work, secrets, note.is_noted)
+            return self._write(work, secrets, note)
 
-    def _write(self, work: RemoteImport, secrets: Secrets | None, is_stopped: Callable[[], bool]) -> list[str]:
+    def _write(self, work: RemoteImport, secrets: Secrets | None, note: InterruptNote) -> list[str]:
         """Write the parts, and the secrets of each one once it is written; the one object of JSON in the end."""
         written: list[str] = []
         is_object = self._is_object
@@ -193,7 +206,7 @@ class Import:
                 secrets.write(self._lines(names)[0 if header else 1 :])
 
         try:
-            work.write(on_part, is_stopped)
+            work.write(on_part, note.is_noted, note.waiting)
         except PartlyDoneError:
             self._write_object(secrets if written else None, written)
             raise

@@ -12,6 +12,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,8 @@ LONGEST_WAIT_S = 120.0  # that an API may ask for
 
 OnPart = Callable[[Sequence[str], Sequence[tuple[str, str]]], None]
 """`on_part(names, [(name, secret), ...])`: these devices are written."""
+
+Waiting = Callable[[], AbstractContextManager[None]]
 
 Progress = Callable[[str, int, int], None]
 """`progress(what, done, of)`."""
@@ -71,6 +74,7 @@ class RemoteImport:
         self._is_reached = False
         self._is_unanswered = False
         self._is_stopped: Callable[[], bool] = lambda: False
+        self._waiting: Waiting = nullcontext
 
     def check(self) -> list[str]:
         """Have all rows checked; nothing is written. Return the names of the devices.
@@ -93,14 +97,14 @@ class RemoteImport:
             self._progress("rows checked", checked, len(names))
         return names
 
-    def write(self, on_part: OnPart, is_stopped: Callable[[], bool]) -> list[str]:
-        """Write what was checked, and return the names. `is_stopped`: whether to end before the next part.
+    def write(self, on_part: OnPart, is_stopped: Callable[[], bool], waiting: Waiting) -> list[str]:
+        """Write what was checked, and return the names. `is_stopped`: whether to end before the next part. `waiting`: where Ctrl-C may interrupt.
 
         Raises:
             PartlyDoneError: some of the devices are written, or may be.
             IotHubError: none is.
         """
-        self._is_stopped = is_stopped
+        self._is_stopped, self._waiting = is_stopped, waiting
         for part in self._parts(WRITTEN_ROWS, WRITTEN_PASSWORDS):
             self._is_unanswered = False
             try:
@@ -164,7 +168,8 @@ class RemoteImport:
             if self._is_stopped():
                 raise InterruptedWorkError("interrupted")
             try:
-                reply = self._api.reply_to_csv(path, part.text, query, key)
+                with self._waiting():
+                    reply = self._api.reply_to_csv(path, part.text, query, key)
             except UnavailableError as error:
                 self._is_unanswered = True
                 if pause_s is None or not self._is_reached:
@@ -178,7 +183,8 @@ class RemoteImport:
                     return reply
                 wait_s, why = found, f"the API of context {self._api.name} answers {reply.status}"
             self._warn(f"{why}; trying again in {wait_s:.0f} s")
-            time.sleep(wait_s)
+            with self._waiting():
+                time.sleep(wait_s)
         raise AssertionError("the last try returns or raises")
 
     def _not_kept(self, part: Part, error: IotHubError) -> IotHubError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -267,6 +268,26 @@ def test_second_interrupt_stops_at_once(api: Api, run: Callable[..., Result]) ->
     assert (done.code, api.devices) == (130, names(1, 3))
     assert "lines 5 to 7 were sent and not answered" in done.err
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_interrupts_while_secrets_are_written_lose_none(
+    api: Api, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those of the parts before neither."""
+    fsync = os.fsync
+
+    def interrupted(descriptor: int) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        fsync(descriptor)
+
+    api.after[2] = lambda: monkeypatch.setattr("iothub.cli.secrets_file.os.fsync", interrupted)
+
+    done = run()
+
+    assert (done.code, api.devices) == (130, names(1, 6))
+    assert "imported 6 of 7 devices, those before line 8; then: interrupted" in done.err
+    assert secrets_in(tmp_path / "secrets.csv") == names(1, 6)
 
 
 def test_secrets_that_cannot_be_written_are_named(
