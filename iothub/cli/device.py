@@ -19,6 +19,7 @@ from iothub.cli import account_verbs, accounts, deletion, output
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.bulk import Import
 from iothub.cli.files import NamedPath
+from iothub.cli.numbers import WholeNumber
 from iothub.cli.paging import Page, paged
 from iothub.config.sections import TlsListener, kind_of
 from iothub_tenants.accounts.plain import plain
@@ -143,9 +144,7 @@ def create(
     help="Generate missing secrets and write them to this new file; -: standard output.",
 )
 @_foreign_options
-@click.option(
-    "--from-line", type=click.IntRange(min=1), help="Leave out the lines before this one, but for the header."
-)
+@click.option("--from-line", type=WholeNumber(1), help="Leave out the lines before this one, but for the header.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Check all rows; import nothing.")
 def import_file(
     app: App,
