@@ -21,9 +21,6 @@ from iothub_services.hbase.gateways import Gateways
 from iothub_services.hbase.pipeline import PendingCall, Receiver
 from iothub_services.hbase.wire import Bounds, Reactor
 
-_U32 = (1 << 32) - 1
-_SPREAD = 2_654_435_769  # 2**32 over the golden ratio: rows that differ in a few bits have checksums that differ in a few bits
-
 log = logging.get(__name__)
 
 
@@ -85,10 +82,7 @@ class HBaseClient:
 
     def connection(self, pin: Pin) -> Connection:
         """Return the connection of a pin: numbers take the connections in turn."""
-        count = len(self.connections)
-        if isinstance(pin, int):
-            return self.connections[pin % count]
-        return self.connections[(crc32(pin) * _SPREAD & _U32) * count >> 32]
+        return self.connections[(pin if isinstance(pin, int) else crc32(pin)) % len(self.connections)]
 
     def begin(self, made: Sequence[Call[object]], receiver: Receiver) -> None:
         """Make calls; the receiver gets the outcome of each by its index. For callers that keep bounded how much they ask for.

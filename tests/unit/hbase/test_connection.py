@@ -306,13 +306,6 @@ def test_same_pin_same_connection(world: World, make_client: MakeClient) -> None
     assert {client.connections.index(client.connection(pin)) for pin in pins} == {0, 1, 2, 3}
 
 
-def test_rows_that_differ_in_one_octet_take_nearly_all_connections(make_client: MakeClient) -> None:
-    """As the first rows of the regions of a table do, which are scanned side by side."""
-    client = make_client(each=8)
-
-    assert len({client.connection(bytes((number << 4,))) for number in range(16)}) > 6
-
-
 def test_pins_that_are_numbers_take_all_connections_evenly(make_client: MakeClient) -> None:
     client = make_client(each=8)
 

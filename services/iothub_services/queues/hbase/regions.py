@@ -33,7 +33,7 @@ Outcome = Result | BackendError
 class Regions:
     """Sends operations.
 
-    Invariants: calls for one region take the same connection, one after another, and those for all regions take all connections. `failing`:
+    Invariants: operations on one region take the same connection, one after another, and those on all regions take all connections. `failing`:
     starts of regions whose last call failed.
     """
 
@@ -78,10 +78,7 @@ class Regions:
     def ask(self, column: bytes, asked: bytes) -> list[bytes]:
         """Get a column of each region, with an attribute. Raises BackendError."""
         attributes = {requests.ASKED: asked}
-        gets = [
-            calls.get_row(self._table, start or _FIRST_ROW, (column,), attributes, pin=region)
-            for region, start in enumerate(self._starts)
-        ]
+        gets = [calls.get_row(self._table, start or _FIRST_ROW, (column,), attributes) for start in self._starts]
         return [b"" if row is None else row.cells[column].value for row in all_of(self._caller.call_many(gets))]
 
     def probe_keys(self) -> list[bytes]:
