@@ -19,23 +19,22 @@ Send = Callable[[Asked, bool], Awaitable[Json]]
 class Checked(Generic[Asked]):
     """`allow(is_allowed)` says whether it may be sent.
 
-    Invariant: what is allowed was checked last, and is what is asked.
+    Invariant: `_is_checked`: the API has allowed what is asked now.
     """
 
     def __init__(self, send: Send[Asked], allow: Callable[[bool], object]) -> None:
         self._send = send
         self._allow = allow
         self._asked: Asked | None = None
+        self._is_checked = False
 
     def forget(self) -> None:
         """Something else is in the form now."""
-        self._asked = None
-        self._allow(False)
+        self._ask(None)
 
     async def check(self, asked: Asked) -> Json | None:
         """Return what would be done; None: something else is asked meanwhile. Raises RefusalError."""
-        self._asked = asked
-        self._allow(False)
+        self._ask(asked)
         try:
             found = await self._send(asked, True)
         except RefusalError:
@@ -44,11 +43,18 @@ class Checked(Generic[Asked]):
             raise
         if self._asked is not asked:
             return None
+        self._is_checked = True
         self._allow(True)
         return found
 
     async def do(self) -> tuple[Asked, Json] | None:
         """Do what was checked, once; None: there is nothing. Raises RefusalError."""
-        asked = self._asked
+        asked, is_checked = self._asked, self._is_checked
+        if asked is None or not is_checked:
+            return None
         self.forget()
-        return None if asked is None else (asked, await self._send(asked, False))
+        return asked, await self._send(asked, False)
+
+    def _ask(self, asked: Asked | None) -> None:
+        self._asked, self._is_checked = asked, False
+        self._allow(False)

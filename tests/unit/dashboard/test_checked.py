@@ -11,7 +11,7 @@ from iothub.dashboard.checked import Checked
 
 
 class Api:
-    """Answers when it is told to."""
+    """Answers when the test does."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, bool]] = []
@@ -68,6 +68,21 @@ def test_name_that_changes_during_the_check_is_not_allowed_by_it() -> None:
         assert await check is None
         assert not form.is_allowed
         assert await form.checked.do() is None
+
+    asyncio.run(scene())
+
+
+def test_what_is_not_checked_yet_is_not_done() -> None:
+    """Whoever clicks faster than the API answers; the check goes on."""
+
+    async def scene() -> None:
+        form = Form()
+        check = await form.begin("acme")
+        assert await form.checked.do() is None
+        form.api.answers[0].set_result({})
+        assert await check == {}
+        assert form.is_allowed
+        assert form.api.asked == [("acme", True)]
 
     asyncio.run(scene())
 
