@@ -39,7 +39,7 @@ _NS = 1_000_000_000
 _MS = 1000
 _NUMBER_BYTES = 8
 _NEVER = float("-inf")
-NOT_DUE = float("inf")
+AT_ONCE, NOT_DUE = float("-inf"), float("inf")
 
 Apply: TypeAlias = Callable[[PeerId, FrameType, bytes], bool]
 """Apply a frame of a peer, and say whether its acknowledgement is waited for. Raises BadFrameError."""
@@ -111,7 +111,7 @@ class Link:
         self._unanswered_bytes = 0  # applied since
         self._ack_due = NOT_DUE
         self._first_ping_ns = self._last_ping_ns = 0
-        self._ping_due = _NEVER
+        self._ping_due = AT_ONCE
 
     @property
     def is_up(self) -> bool:
@@ -227,7 +227,7 @@ class Link:
         if self._wire is None:
             return NOT_DUE
         if self._waiting:
-            return _NEVER  # nothing says that the connection takes more
+            return AT_ONCE  # nothing says that the connection takes more
         return min(self._ping_due, self._ack_due, self._silent_from)
 
     def tick(self, now: float) -> None:

@@ -1,6 +1,6 @@
 """When the links of a hub tick: at what is due next, and soon after anything has happened to them.
 
-Knows no link and no reactor: it is told that something has happened, and when the next tick is due by what a tick has left.
+Knows no link and no reactor: who owns the links says that something has happened, and each tick returns when the next one is due.
 """
 
 from __future__ import annotations
