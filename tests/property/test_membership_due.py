@@ -12,20 +12,21 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from iothub.peers.membership import JOINING, UP, Look, MemberRow, Membership
 from iothub.peers.ports import PeerId
 from iothub.testing.clock import ManualClock
+from tests.support.in_process.asked_links import AskedLinks
 
 ME = PeerId(1, 1)
 SOON_S = 0.001
 nodes = st.integers(2, 4)
 
 
-class Links:
+class Links(AskedLinks):
     """Links that are up or down, with evidence of when a hub was heard last."""
 
     def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
         self.clock = clock
         self.evidence: dict[PeerId, float] = {}
         self.is_down: set[PeerId] = set()
-        self.said: list[tuple[str, PeerId]] = []
 
     def linked(self) -> Iterable[PeerId]:
         return tuple(self.evidence)
@@ -39,17 +40,8 @@ class Links:
     def evidence_age(self, peer: PeerId) -> float:
         return self.clock.boottime() - self.evidence.get(peer, -math.inf)
 
-    def mute(self, peer: PeerId) -> None:
-        self.said.append(("mute", peer))
-
-    def unmute(self, peer: PeerId) -> None:
-        self.said.append(("unmute", peer))
-
-    def expel(self, peer: PeerId) -> None:
-        self.said.append(("expel", peer))
-
     def drop(self, peer: PeerId) -> None:
-        self.said.append(("drop", peer))
+        super().drop(peer)
         self.evidence.pop(peer, None)
 
 

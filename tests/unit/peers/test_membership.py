@@ -29,18 +29,19 @@ from iothub.peers.membership import (
 )
 from iothub.peers.ports import PeerId
 from iothub.testing.clock import ManualClock
+from tests.support.in_process.asked_links import AskedLinks
 
 ME, TWO, THREE = PeerId(1, 1), PeerId(2, 1), PeerId(3, 1)
 
 
-class Links:
+class Links(AskedLinks):
     """Links whose state the test says. `down`: since when; the others are up. `said`: what was asked of them."""
 
     def __init__(self, clock: ManualClock, *peers: PeerId) -> None:
+        super().__init__()
         self.clock, self.peers = clock, list(peers)
         self.down: dict[PeerId, float] = {}
         self.age_s = 0.1
-        self.said: list[tuple[str, PeerId]] = []
 
     def linked(self) -> Iterable[PeerId]:
         return self.peers
@@ -54,17 +55,8 @@ class Links:
     def evidence_age(self, peer: PeerId) -> float:
         return math.inf if peer not in self.peers else self.down_for(peer) if peer in self.down else self.age_s
 
-    def mute(self, peer: PeerId) -> None:
-        self.said.append(("mute", peer))
-
-    def unmute(self, peer: PeerId) -> None:
-        self.said.append(("unmute", peer))
-
-    def expel(self, peer: PeerId) -> None:
-        self.said.append(("expel", peer))
-
     def drop(self, peer: PeerId) -> None:
-        self.said.append(("drop", peer))
+        super().drop(peer)
         self.peers = [each for each in self.peers if each != peer]
 
 
