@@ -1,6 +1,6 @@
 """Devices of a file, imported by the API of another machine: checked whole, then written in parts, each of them all or none.
 
-Knows no bar and no place for secrets: the caller is told of every part that is written, with the secrets that were made for it.
+Knows no bar and no place for secrets: the caller gets the names of every part that is written, with the secrets that were made for it.
 
 Theory. The secrets of a part are in its answer and nowhere else, so an answer that is lost is asked for again with the same Idempotency-Key.
 What was not answered in the end may be written or not: the report says so, and with which line to go on.

@@ -52,7 +52,7 @@ PAGES = ("/", f"/tenants/{accounts.TENANT}")
 OVERVIEW = PAGES[:1]
 RATE = 5000
 LOAD = f"pair -n 50 -s 256 -q 1 --rate {RATE}"
-TOLD = 0.02  # of RATE: how much less the hub may have received
+FEWER = 0.02  # of RATE: how much less the hub may have received
 RECEIVED = "iothub_messages_received_total"
 
 Window = Callable[[], float]  # measures for a while; returns what the hub's CPU did
@@ -151,7 +151,7 @@ def us_of_a_message(broker: Broker, seconds: float) -> float:
     time.sleep(seconds)
     took_s = cpu_s(broker.pid) - before
     messages = received(broker.port + 1) - messages
-    if messages < (1 - TOLD) * RATE * seconds:
+    if messages < (1 - FEWER) * RATE * seconds:
         broker.problems.append(f"{messages:.0f} messages in {seconds:.0f} s: fewer than {RATE} a second")
     return 1e6 * took_s / max(messages, 1)
 
