@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import stat
 import tarfile
 import time
@@ -34,6 +35,7 @@ _FILES = 10_000
 _RUNS = 3
 _MODE = 0o600
 _PUBLIC = ("ca_file", "cert_file", "certificate_file")
+_OF_THE_HUB = re.compile(r"\{|\d{4}-\d\d-\d\dT")  # how a line of the log begins, as JSON or as text
 _NO_LOG = "add the end of the hub's log yourself; with systemd: journalctl -u iothub"
 
 
@@ -149,7 +151,7 @@ def _log(app: App) -> object:
         raise NotFoundError(f"process {holder.pid} is not the hub: it runs in another container; {_NO_LOG}")
     if not stat.S_ISREG((opened / "2").stat().st_mode):
         raise NotFoundError(f"the hub's log does not go to a file; {_NO_LOG}")
-    return _end_of(opened / "2")
+    return _of_the_hub(_end_of(opened / "2"))
 
 
 def _end_of(file: Path) -> str:
@@ -158,6 +160,14 @@ def _end_of(file: Path) -> str:
         log.seek(-LOG_BYTES if is_cut else 0, os.SEEK_END if is_cut else os.SEEK_SET)
         octets = log.read(LOG_BYTES)
     return (octets.partition(b"\n")[2] if is_cut else octets).decode(errors="replace")
+
+
+def _of_the_hub(text: str) -> str:
+    """Leave out what others have written to the same file: whoever starts the hub may print passwords there."""
+    lines = text.splitlines(keepends=True)
+    own = [line for line in lines if _OF_THE_HUB.match(line)]
+    left_out = len(lines) - len(own)
+    return "".join([*own, f"(lines that are not the hub's, left out: {left_out})\n"] if left_out else own)
 
 
 PARTS = {
@@ -188,8 +198,8 @@ def command(app: App, file: Path | None, left_out: tuple[str, ...], is_forced: b
     """Write an archive (tar.gz, readable by you only) for whoever helps you: what this hub is, what it is set to, and how it is.
 
     It has the version, the settings, status, alarms, metrics, the hubs of the cluster, the last runs of each job, what `iothub doctor` finds,
-    the sizes of the files in the data directory, and the end of the log if that goes to a file. It has no passwords, keys, accounts of devices or
-    messages. Names of tenants and devices, and addresses can be in it: look through it before you send it.
+    the sizes of the files in the data directory, and the hub's lines at the end of the log if that goes to a file. It has no passwords, keys,
+    accounts of devices or messages. Names of tenants and devices, and addresses can be in it: look through it before you send it.
 
     Works with a stopped hub, too. Prints what is in the archive, and what is not, with the reason; `manifest.json` in it says the same.
     Exit code 0 when the archive is written.
