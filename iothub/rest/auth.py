@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from html import escape
 from typing import Annotated
 
 from fastapi import Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse
 
+from iothub.base.errors import IotHubError
 from iothub.rest import answers, cookies, models, oidc
 from iothub.rest.caller import Principal
 from iothub.rest.logins import Logins
-from iothub.rest.problems import Code, ProblemError
+from iothub.rest.problems import Code, ProblemError, problem_of
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
 from iothub_tenants.accounts import login_sessions
@@ -24,6 +27,27 @@ _BACK = """<!doctype html>
 <p><a href="/">Continue</a></p>
 </html>
 """
+_REFUSED = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>Not logged in - iothub</title>
+<style>body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 15vh auto; padding: 0 1rem }}</style>
+<h1>Not logged in</h1>
+<p role="alert">{detail}</p>
+<p><a href="/login">Back to the login</a></p>
+</html>
+"""
+
+
+async def _or_page(request: Request, answer: Awaitable[Response]) -> Response:
+    """Tell a browser a refusal as a page that leads back to the login: a person stands before it. Others get the problem."""
+    try:
+        return await answer
+    except (ProblemError, IotHubError) as error:
+        if "text/html" not in request.headers.get("accept", ""):
+            raise
+        problem = error if isinstance(error, ProblemError) else problem_of(error, is_platform=False)
+    headers = {**problem.headers, "Cache-Control": "no-store"}
+    return HTMLResponse(_REFUSED.format(detail=escape(problem.detail)), problem.code.status, headers)
 
 
 async def _logins(request: Request) -> Logins:
@@ -43,7 +67,11 @@ async def log_in(request: Request, logins: LoginService, body: models.Login) -> 
 
 @routes.get("/auth/oidc", Scope.OPEN, status=303)
 async def begin_oidc(request: Request, logins: LoginService) -> Response:
-    """Send a browser to the OpenID provider."""
+    """Send a browser to the OpenID provider. Who accepts text/html gets a refusal as a page."""
+    return await _or_page(request, _begin_oidc(request, logins))
+
+
+async def _begin_oidc(request: Request, logins: Logins) -> Response:
     departure = await logins.begin_oidc()
     response = Response(status_code=303, headers={"Location": departure.url, "Cache-Control": "no-store"})
     cookies.put(response, request.scope, departure.cookie, oidc.FLOW_S, oidc.COOKIE, "lax")
@@ -58,7 +86,11 @@ async def finish_oidc(
     code: Annotated[str, Query(max_length=4096)] = "",
     error: Annotated[str, Query(max_length=1024, description="Why the provider has logged in nobody.")] = "",
 ) -> Response:
-    """Log in whom the OpenID provider has sent back, and go to the first page."""
+    """Log in whom the OpenID provider has sent back, and go to the first page. Who accepts text/html gets a refusal as a page."""
+    return await _or_page(request, _finish_oidc(request, logins, state, code, error))
+
+
+async def _finish_oidc(request: Request, logins: Logins, state: str, code: str, error: str) -> Response:
     if error:
         raise ProblemError(Code.FORBIDDEN, f"the OpenID provider has logged in nobody: {shown(error)}")
     cookie = cookies.read(request.scope, oidc.COOKIE)

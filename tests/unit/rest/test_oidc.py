@@ -85,6 +85,45 @@ def test_person_logs_in_with_the_role_of_a_group(sso: Api, provider: OidcProvide
     assert (line.actor, line.subject, line.action) == ("user:oidc:alice", "oidc:alice", "logged in")
 
 
+def test_browser_gets_a_refusal_as_a_page_that_leads_back(sso: Api, provider: OidcProvider) -> None:
+    """A person stands before it; who does not ask for a page gets the problem."""
+    provider.claims = {"groups": ["staff"]}
+    departed, cookie = depart(sso)
+    query = provider.log_in(departed.headers["location"])
+    page = sso.get(
+        f"/auth/oidc/callback?{urlencode(query)}",
+        key=None,
+        scheme="https",
+        headers={"cookie": cookie, "accept": "text/html,*/*;q=0.8"},
+    )
+
+    assert (page.status, page.headers["content-type"]) == (403, "text/html; charset=utf-8")
+    assert b"none of your groups has a role here" in page.body
+    assert b'<a href="/login">' in page.body
+    assert "set-cookie" not in page.headers
+    assert come_back(sso, cookie, query).code == "forbidden"
+
+
+def test_words_of_the_provider_are_text_in_that_page(sso: Api) -> None:
+    words = {"headers": {"accept": "text/html"}, "key": None, "scheme": "https"}
+    page = sso.get(f"/auth/oidc/callback?{urlencode({'error': '<b>access_denied'})}", **words)
+
+    assert page.status == 403
+    assert b"&lt;b&gt;access_denied" in page.body
+    assert b"<b>" not in page.body
+
+
+def test_provider_that_does_not_answer_is_said_on_a_page(api: Api, provider: OidcProvider, settings: Config) -> None:
+    def away(*_: object) -> Any:
+        raise UnavailableError("the OpenID provider does not answer")
+
+    sso = Api(api.store, settings, away, name="away")
+    page = sso.get("/auth/oidc", key=None, scheme="https", headers={"accept": "text/html"})
+
+    assert page.status == 503
+    assert b'<a href="/login">' in page.body
+
+
 def test_way_there_is_bound_to_the_browser(sso: Api, provider: OidcProvider) -> None:
     answer, cookie = depart(sso)
 
