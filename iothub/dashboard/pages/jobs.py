@@ -14,6 +14,7 @@ from iothub.dashboard.table import Action, Column, Table, text
 from iothub.dashboard.units import moment
 
 _LOG_LINES = 200
+_POLL_S = 2.0  # while it runs
 _RUNS = (
     Column("id", "Run", "number", href=lambda run: f"/runs/{run['id']}"),
     Column("result", "Result", "badge"),
@@ -77,10 +78,69 @@ async def show_one(view: View) -> None:
 async def show_run(view: View) -> None:
     number = str(view.path["number"])
     row = await view.api.get(f"/runs/{part(number)}")
+    is_running = row["result"] == "running"
     with parts.heading(f"Run {number} of {row['job']}"):
         parts.badge(str(row["result"]))
-        if view.may("jobs:write") and row["result"] == "running":
+        if view.may("jobs:write") and is_running:
             ui.button("Cancel", color="negative", on_click=lambda: _cancel(view, number)).props("outline no-caps")
+    run = _Run(view, number, ui.element("div"))
+    run.draw(row, await run.log())
+    if row["figures"].get("report"):
+        await _report(view, number)
+    if is_running:
+        run.begin()
+
+
+class _Run:
+    """What a run has done so far, in a box: drawn anew when it has changed; at its end the whole page is."""
+
+    def __init__(self, view: View, number: str, box: ui.element) -> None:
+        self._timer: ui.timer | None = None
+        self._view = view
+        self._number = number
+        self._box = box
+        self._drawn: object = None
+
+    async def log(self) -> tuple[bool, str]:
+        """Return whether there is a log, and its newest lines or why not."""
+        try:
+            return True, await self._view.api.text(f"/runs/{part(self._number)}/log", lines=_LOG_LINES)
+        except RefusalError as refusal:
+            return False, refusal.detail
+
+    def draw(self, row: Json, log: tuple[bool, str]) -> None:
+        if self._drawn == (row, log):
+            return
+        self._drawn = (row, log)
+        self._box.clear()
+        with self._box:
+            _draw_run(row)
+            _draw_log(*log)
+
+    def begin(self) -> None:
+        """Follow it from now on."""
+        self._timer = ui.timer(_POLL_S, self._follow, immediate=False)
+
+    async def _follow(self) -> None:
+        """Read it once more; its end, and a refusal, end this."""
+        try:
+            row = await self._view.api.get(f"/runs/{part(self._number)}")
+        except RefusalError as refusal:
+            self._end()
+            self._view.tell(refusal)
+            return
+        if row["result"] != "running":
+            self._end()
+            ui.navigate.to(f"/runs/{part(self._number)}")
+            return
+        self.draw(row, await self.log())
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _draw_run(row: Json) -> None:
     with parts.grid():
         with parts.panel("Run"):
             parts.facts(
@@ -95,9 +155,16 @@ async def show_run(view: View) -> None:
             )
         with parts.panel("Figures"):
             parts.facts([(str(name), text(value)) for name, value in row["figures"].items()])
-    if row["figures"].get("report"):
-        await _report(view, number)
-    await _log(view, number)
+
+
+def _draw_log(is_there: bool, lines: str) -> None:
+    with parts.panel("Log", note=f"the newest {_LOG_LINES} lines"):
+        if not is_there:
+            ui.label(lines).classes("io-empty")
+            return
+        with ui.element("div").classes("io-lines io-log"):
+            for line in lines.splitlines():
+                ui.label(line).classes("io-code")
 
 
 async def _report(view: View, number: str) -> None:
@@ -113,18 +180,6 @@ async def _report(view: View, number: str) -> None:
                 picture = ui.element("img").classes("io-fill")
                 picture.props["src"] = str(plot["path"])
                 picture.props["alt"] = f"plot {plot['name']} of the report"
-
-
-async def _log(view: View, number: str) -> None:
-    with parts.panel("Log", note=f"the newest {_LOG_LINES} lines"):
-        try:
-            lines = await view.api.text(f"/runs/{part(number)}/log", lines=_LOG_LINES)
-        except RefusalError as refusal:
-            ui.label(refusal.detail).classes("io-empty")
-            return
-        with ui.element("div").classes("io-lines io-log"):
-            for line in lines.splitlines():
-                ui.label(line).classes("io-code")
 
 
 async def _run(view: View, name: str) -> None:

@@ -158,6 +158,20 @@ def test_run_has_its_report_as_a_picture(served: Dashboard, secret: str) -> None
     page.wait_for_function("() => document.querySelector('main img').naturalWidth > 0")
 
 
+def test_page_of_a_run_follows_it_to_its_end(served: Dashboard, secret: str) -> None:
+    """Nobody reloads it; the button goes with the end."""
+    with closing(AccountStore(sqlite_url(served.hub.data_dir / "accounts.db"), pepper=b"x" * 32)) as store:
+        run = job_runs.begin(store, "usage", {}, Owner("hub-1", 5, "me"))
+        page = served.as_("platform-admin", f"/runs/{run.id}")
+        expect(page.get_by_role("button", name="Cancel")).to_be_visible()
+
+        job_runs.end(store, run.id, Result.DONE, figures={"tenants": 77}, text="it is over")
+
+    expect(page.get_by_text("it is over")).to_be_visible(timeout=20_000)
+    expect(page.get_by_text("77", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+
+
 def test_key_is_shown_once_and_refused_when_it_is_deleted(served: Dashboard, secret: str) -> None:
     page = served.as_("platform-admin", "/keys")
 
