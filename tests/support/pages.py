@@ -2,7 +2,8 @@
 
 Knows no hub's inside. A fenced block `sh` must succeed; `sh serve` runs until the next `sh serve` or the end of the page, once it is ready;
 `sh exit=N` must end with that code; `sh checkout` needs the checkout itself and is left to other tests. A block of any other language with
-`file=NAME` is a file that the reader saves. Ports are exchanged for free ones.
+`file=NAME` is a file that the reader saves. Ports are exchanged for free ones. A command `iothub` is forked from a process that has loaded the
+program (`tests/support/hubs/warm.py`), so that a page costs its hub and not the same imports forty times; a hub is started as it is.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.hubs import warm
 from tests.support.ports import free_port
 
 PORTS = ("1883", "1884", "8883", "8083", "8084", "8080", "8081")
@@ -41,13 +43,18 @@ def blocks(page: Path) -> list[Block]:
 
 
 class Walk:
-    """One reader with one page, in an empty directory."""
+    """One reader with one page, in an empty directory. `is_whole`: every command starts the program itself."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_whole: bool) -> None:
         self._directory = directory
         self._hub: subprocess.Popen[bytes] | None = None
         self._ports = {port: free_port() for port in PORTS}
         paths = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        if not is_whole:
+            programs = directory.with_name(f"{directory.name}.bin")
+            programs.mkdir()
+            warm.put_program(programs, Path(sys.executable).parent / "iothub")
+            paths = f"{programs}:{paths}"
         self._environment = {**os.environ, "PATH": paths, "HOME": str(directory), "NODE_PATH": str(NODE_MODULES)}
         self._environment["IOTHUB_LISTENERS__TCP__PORT"] = str(self._ports["1883"])  # what no command names
 

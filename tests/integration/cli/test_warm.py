@@ -34,6 +34,22 @@ def test_command_has_arguments_files_and_an_exit_code_of_its_own(tmp_path: Path)
     assert run("--data-dir", data, "tenant", "show", "nobody")[0] == 3
 
 
+def test_program_of_a_shell_is_forked_unless_it_serves(tmp_path: Path) -> None:
+    """Its input, its directory and its exit code are those of the shell."""
+    warm.put_program(tmp_path, Path("/bin/echo"))
+
+    def typed(words: str) -> tuple[int, str]:
+        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        done = subprocess.run(["sh", "-c", words], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, check=False)
+        return done.returncode, done.stdout.decode()
+
+    assert typed("iothub --data-dir hub init && iothub --data-dir hub tenant create acme")[0] == 0
+    assert typed("echo -n secret | iothub --data-dir hub device create acme 'a.b' --password-stdin") == (0, "")
+    assert typed("iothub --data-dir hub -o json device list acme | grep -c 'a.b'") == (0, "1\n")
+    assert typed("iothub --data-dir hub tenant show nobody")[0] == 3
+    assert typed("iothub --data-dir hub serve --check") == (0, "--data-dir hub serve --check\n")
+
+
 def test_environment_is_the_callers_and_leaves_with_the_process(tmp_path: Path) -> None:
     """The next command has its own."""
     config = ("--data-dir", str(tmp_path / "hub"), "config", "check")

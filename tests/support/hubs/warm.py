@@ -1,8 +1,8 @@
 """The command `iothub` without the second that its imports take: each call is a process of its own, forked from one that has loaded all of it.
 
 Knows no command, but that `serve` needs other modules than the rest and runs until it is told to stop. Such a process has its own arguments,
-environment, directory, files and exit code; whoever tests how the program itself starts runs the program. This module is both sides: `run`
-and `launch` for tests, `python -m tests.support.hubs.warm SOCKET commands|hub` is the process that forks.
+environment, directory, files and exit code; whoever tests how the program itself starts runs the program. This module is both sides: `run`,
+`launch` and `put_program` for tests, `python -m tests.support.hubs.warm SOCKET commands|hub` is the process that forks.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import importlib
 import json
 import os
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -49,6 +50,19 @@ _START_S = 60.0
 _REQUEST_BYTES = 1 << 20
 _CALLERS = 64
 _INPUT = 0  # of the process that forks: at its end whoever started it has gone
+_PROGRAM = """#!/bin/sh
+case " $* " in *" serve "*) exec {program} "$@";; esac
+exec {python} -IS {asks} {socket} "$@"
+"""
+_ASKS = """import json, os, socket, sys
+request = json.dumps({"words": sys.argv[2:], "environment": dict(os.environ), "directory": os.getcwd()})
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+    connection.connect(sys.argv[1])
+    socket.send_fds(connection, [request.encode()], [0, 1, 2])
+    connection.recv(64)
+    code = int(connection.recv(64))
+sys.exit(code if code >= 0 else 128 - code)
+"""
 _READY = b"ready"
 
 
@@ -77,6 +91,15 @@ def launch(words: Sequence[str], *, log: IO[bytes], environment: Mapping[str, st
     """Start one command line that ends when it is told to; what it writes goes to `log`."""
     with Path(os.devnull).open("rb") as nothing:
         return Launched(words, *_begun("hub", words, (nothing, log, log), environment))
+
+
+def put_program(folder: Path, program: Path) -> None:
+    """Write a command `iothub` for a shell into a folder: one that is forked, but `serve`, which starts the program."""
+    asks, command = folder / "asks.py", folder / "iothub"
+    asks.write_text(_ASKS)
+    places = {"program": program, "python": sys.executable, "asks": asks, "socket": _harness("commands")}
+    command.write_text(_PROGRAM.format(**{name: shlex.quote(str(place)) for name, place in places.items()}))
+    command.chmod(0o755)
 
 
 def is_like_ours(environment: Mapping[str, str]) -> bool:
