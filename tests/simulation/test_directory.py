@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 from unittest import mock
 
@@ -14,12 +13,14 @@ from iothub.peers.directory_frames import Entries, Hold, parts
 from iothub.peers.directory_owner import DirectoryOwner
 from iothub.peers.ports import PeerId
 from iothub.peers.view import Key, View
-from tests.simulation.mutants import mutated
+from tests.simulation.mutants import MUTANTS as OF_LINKS
+from tests.simulation.shown import require_shown
 from tests.simulation.suites import first_fault
 
 pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
 
 BLOCK = 250
+BY_DAY = 500  # schedules; by night there are 100,000 others
 SCHEDULES = 1000  # in which each mutant must be found
 
 _DIRECTORY, _OWNER = "iothub.peers.directory.Directory", "iothub.peers.directory_owner.DirectoryOwner"
@@ -156,7 +157,7 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
 }
 
 
-@pytest.mark.parametrize("first", range(0, SCHEDULES, BLOCK))
+@pytest.mark.parametrize("first", range(0, BY_DAY, BLOCK))
 def test_the_directory_keeps_its_promises(first: int) -> None:
     """One hub at a time has a Client Identifier, nobody waits for ever, and no entry stays behind."""
     found = first_fault(range(first, first + BLOCK), "directory")
@@ -167,18 +168,10 @@ def test_the_directory_keeps_its_promises(first: int) -> None:
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_broken_rule_of_the_directory_is_found(name: str) -> None:
     """In the very schedules in which the product breaks none."""
-    with ExitStack() as stack:
-        for target, replacement in MUTANTS[name].items():
-            stack.enter_context(mock.patch(target, replacement))
-        found = first_fault(range(SCHEDULES), "directory")
-
-    assert found is not None
+    require_shown("directory", name, MUTANTS[name], SCHEDULES)
 
 
 @pytest.mark.parametrize("name", ["nothing sent again", "applied twice"])
 def test_broken_rule_of_links_is_found_by_the_directory(name: str) -> None:
     """The directory stands on them."""
-    with mutated(name):
-        found = first_fault(range(SCHEDULES), "directory")
-
-    assert found is not None
+    require_shown("directory", name, OF_LINKS[name], SCHEDULES)

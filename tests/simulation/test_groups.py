@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Any
-from unittest import mock
 
 import pytest
 
 from iothub.base.reasons import Drop
 from iothub.engine.ports import ABSENT
 from iothub.peers.peer_groups import PeerGroups
-from tests.simulation.mutants import mutated
+from tests.simulation.mutants import MUTANTS as OF_LINKS
+from tests.simulation.shown import require_shown
 from tests.simulation.suites import first_fault
 
 pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
 
-BLOCK = 250
+BLOCK = 125
+BY_DAY = 250  # schedules; by night there are 100,000 others
 SCHEDULES = 500  # in which each mutant must be found
 
 _place, _end, _take_publish = PeerGroups.place, PeerGroups.end, PeerGroups.take_publish
@@ -87,7 +87,7 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
 }
 
 
-@pytest.mark.parametrize("first", range(0, SCHEDULES, BLOCK))
+@pytest.mark.parametrize("first", range(0, BY_DAY, BLOCK))
 def test_shared_groups_keep_their_promises(first: int) -> None:
     """What is acknowledged reaches one living member of each group, whatever becomes of hubs, links and clients."""
     found = first_fault(range(first, first + BLOCK), "groups")
@@ -98,18 +98,10 @@ def test_shared_groups_keep_their_promises(first: int) -> None:
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_broken_rule_of_groups_is_found(name: str) -> None:
     """In the very schedules in which the product breaks none."""
-    with ExitStack() as stack:
-        for target, replacement in MUTANTS[name].items():
-            stack.enter_context(mock.patch(target, replacement))
-        found = first_fault(range(SCHEDULES), "groups")
-
-    assert found is not None
+    require_shown("groups", name, MUTANTS[name], SCHEDULES)
 
 
 @pytest.mark.parametrize("name", ["nothing sent again", "applied twice"])
 def test_broken_rule_of_links_is_found_by_groups(name: str) -> None:
     """Groups stand on them."""
-    with mutated(name):
-        found = first_fault(range(SCHEDULES), "groups")
-
-    assert found is not None
+    require_shown("groups", name, OF_LINKS[name], SCHEDULES)

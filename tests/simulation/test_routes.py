@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Any
-from unittest import mock
 
 import pytest
 
 from iothub.peers.announced import Announced
 from iothub.peers.routed_peer import RoutedPeer
 from iothub.peers.routes import Routes
-from tests.simulation.mutants import mutated
+from tests.simulation.mutants import MUTANTS as OF_LINKS
+from tests.simulation.shown import require_shown
 from tests.simulation.suites import first_fault
 
 pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
 
-BLOCK = 250
+BLOCK = 125
+BY_DAY = 250  # schedules; by night there are 100,000 others
 SCHEDULES = 500  # in which each mutant must be found
 
 _note_change, _open_tenant = Announced._note_change, Routes.open_tenant
@@ -60,7 +60,7 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
 }
 
 
-@pytest.mark.parametrize("first", range(0, SCHEDULES, BLOCK))
+@pytest.mark.parametrize("first", range(0, BY_DAY, BLOCK))
 def test_routes_keep_their_promises(first: int) -> None:
     """What is acknowledged after a SUBACK elsewhere arrives once and in order; nobody waits for ever."""
     found = first_fault(range(first, first + BLOCK), "routes")
@@ -71,18 +71,10 @@ def test_routes_keep_their_promises(first: int) -> None:
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_broken_rule_of_routes_is_found(name: str) -> None:
     """In the very schedules in which the product breaks none."""
-    with ExitStack() as stack:
-        for target, replacement in MUTANTS[name].items():
-            stack.enter_context(mock.patch(target, replacement))
-        found = first_fault(range(SCHEDULES), "routes")
-
-    assert found is not None
+    require_shown("routes", name, MUTANTS[name], SCHEDULES)
 
 
 @pytest.mark.parametrize("name", ["nothing sent again", "applied twice"])
 def test_broken_rule_of_links_is_found_by_routes(name: str) -> None:
     """Routes stand on them."""
-    with mutated(name):
-        found = first_fault(range(SCHEDULES), "routes")
-
-    assert found is not None
+    require_shown("routes", name, OF_LINKS[name], SCHEDULES)
