@@ -134,6 +134,19 @@ def test_change_of_a_user_has_the_name_of_the_user(api: Api, alice: dict[str, st
     assert audit.page(api.store, limit=1)[0].actor == "user:alice"
 
 
+@pytest.mark.parametrize(("method", "path"), [("POST", "/users/root:disable"), ("DELETE", "/users/root")])
+def test_nobody_locks_himself_out(api: Api, method: str, path: str) -> None:
+    """Also if he is the last one; another may."""
+    users.create(api.store, "root", "platform-admin", password=GOOD)
+    own = browser(log_in(api, "root"))
+
+    refused = api(method, path, key=None, headers=own)
+    done = api(method, path)
+
+    assert (refused.status, refused.code) == (409, "conflict")
+    assert done.status < 300
+
+
 def test_answer_is_not_given_again_to_another_user(api: Api, alice: dict[str, str]) -> None:
     """Nor to one who gets the name of a deleted one."""
     repeated = {"Idempotency-Key": "k1"}
