@@ -115,7 +115,7 @@ class Apply:
     def show(self) -> None:
         with dialogs.dialog("Apply a file", wide=True) as shown:
             ui.label("Tenants and plans become what the file describes; what it does not name stays.")
-            parts.command_line(command("tenant", "apply", "-f", "FILE", "--dry-run"))
+            parts.command_line(command("apply", "-f", "FILE", "--dry-run"))
             self._prunes = ui.checkbox("Delete what a list of the file does not name any more", on_change=self._check)
             parts.file_field("JSON file", ".json,application/json", IMPORT_BYTES, self._uploaded)
             self._result = ui.element("div").classes("io-lines").props("aria-live=polite")
