@@ -86,9 +86,11 @@ class MqttClient:
         await self._send(_packet(_SUBSCRIBE, body))
 
     async def publish(self, topic: str, payload: bytes, *, is_retained: bool) -> None:
-        """Raises MqttError: the connection has ended, or would: the hub ends it at a PUBLISH to what is no Topic Name."""
-        if not topic or not {"+", "#", "\0"}.isdisjoint(topic):
-            raise MqttError("expected a Topic Name to publish to: not empty, no +, # and NUL, such as a/b")
+        """Raises MqttError: the connection has ended, or would: the hub ends it at a PUBLISH to what is no Topic Name, and drops one to $."""
+        if not topic or topic.startswith("$") or not {"+", "#", "\0"}.isdisjoint(topic):
+            raise MqttError(
+                "expected a Topic Name to publish to: not empty, not $ at the beginning, no +, # and NUL, such as a/b"
+            )
         await self._send(_packet(_PUBLISH | int(is_retained), _text(topic) + payload))
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from iothub.dashboard.api import RefusalError
 
 F = TypeVar("F", bound=ui.input)
+FIELD_CHARACTERS = 150_000  # of UTF-16; six bytes of JSON each, at most, and a browser sends no message of more than 1,000,000: it drops it
 TOGGLE = "no-caps dense unelevated padding='4px 12px'"  # of a choice between a few words
 _HINTS = {
     "forbidden": "Ask a platform administrator for a role that has it.",
@@ -51,6 +52,12 @@ _FILE_HEAD = """
   ><q-uploader-add-trigger /></q-btn>
 """
 _FILE_LIST = """<div class="io-soft">{{ props.files.at(-1)?.name }}</div>"""
+
+
+for _kind in (ui.input, ui.textarea):
+    _kind.default_props(
+        f"maxlength={FIELD_CHARACTERS + 1}"
+    )  # one more shows that it is too long: a browser cuts without a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +183,17 @@ def field(label: str, given: dict[str, Any], name: str, props: str = "") -> ui.i
     It is made with its value: a value that is set afterwards comes in a message of its own, which would take back what is typed before.
     """
     return _bound(ui.input(label, value=given[name]), given, name, props)
+
+
+def refuse_long(what: str, text: str) -> bool:
+    """Say that a text is longer than a field takes, if it is."""
+    is_long = len(text.encode("utf-16-le", "surrogatepass")) > 2 * FIELD_CHARACTERS
+    if is_long:
+        notify(
+            f"{what} of a page has at most {FIELD_CHARACTERS:,} characters: send it by an MQTT client, or by REST",
+            "negative",
+        )
+    return is_long
 
 
 def text_area(label: str, given: dict[str, Any], name: str, props: str = "") -> ui.textarea:

@@ -32,6 +32,8 @@ async def ask(view: View) -> None:
         ui.checkbox("Retained").bind_value(given, "retain")
 
     async def send() -> object | None:
+        if parts.refuse_long("A payload", given["payload"]):
+            return None
         body = given | {"expiry_s": None if given["expiry_s"] is None else int(given["expiry_s"])}
         made = await view.do(view.api.post(f"{view.tenant_path}/messages", body))
         if made is not None:

@@ -159,10 +159,11 @@ class _Console:
 
     async def _publish(self) -> None:
         given, client = self._given, self._connected()
-        if client is not None:
-            payload = given["payload"].encode()
+        if client is not None and not parts.refuse_long("A payload", given["payload"]):
+            payload = given["payload"].encode("utf-8", "surrogatepass")
             if await _told(client.publish(given["topic"], payload, is_retained=given["is_retained"])):
-                parts.notify("The message is sent. QoS 0 has no acknowledgement.", "positive")
+                hint = "QoS 0 has no acknowledgement: `Explain` says whether the device may publish there."
+                parts.notify("The message is sent.", hint=hint)
 
     def _connected(self) -> MqttClient | None:
         if self._client is None:

@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 
 from tests.support.clients.raw import RawClient
 from tests.support.dashboard import Dashboard
-from tests.support.page_actions import agree, choose, fill, press
+from tests.support.page_actions import agree, choose, fill, notified, press
 
 BASE = "/tenants/probe"
 PAYLOAD = "<img src=x onerror=alert(1)>"
@@ -159,6 +159,12 @@ def test_page_is_a_client_that_may_what_its_device_may(served: Dashboard, secret
     fill(page, "Payload", PAYLOAD)
     press(page, "Publish")
     expect(page.locator("tr", has_text="in/1")).to_contain_text(PAYLOAD)
+    fill(page, "Payload", '"' * 150_001)  # a browser sends no megabyte, and would leave what was there before
+    press(page, "Publish")
+    notified(page, "A payload of a page has at most 150,000 characters")
+    fill(page, "Payload", '"' * 150_000)
+    press(page, "Publish")
+    expect(page.locator("tr", has_text="146")).to_have_count(1)
     with closing(RawClient(served.hub.ports["tcp"])) as client:
         client.connect("beside", username="probe/d1", password=secret)
         client.publish("in/2", b"\xff\x00", 0)

@@ -36,8 +36,8 @@ def test_half_a_packet_is_none() -> None:
         read(b"\x30\x05ab")
 
 
-@pytest.mark.parametrize("topic", ["", "a/#", "+", "a\0b"])
-def test_topic_that_ends_the_connection_is_not_sent(topic: str) -> None:
+@pytest.mark.parametrize("topic", ["", "a/#", "+", "a\0b", "$SYS/x"])
+def test_topic_that_the_hub_does_not_take_is_not_sent(topic: str) -> None:
     """It is refused with what was expected, and the client stays connected."""
     client = MqttClient(lambda _received: None, lambda _why: None, lambda _is_granted: None)
 
