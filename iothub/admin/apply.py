@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from iothub.base.errors import ConfigError
+from iothub.admin.apply_checks import Names, Plans, placed, require_once
+from iothub.base.errors import ConfigError, IotHubError
 
 if TYPE_CHECKING:
     from iothub.config.sections import Tenancy
     from iothub_tenants.accounts.devices import NewSecret
+    from iothub_tenants.accounts.plans import Plan
     from iothub_tenants.accounts.store import AccountStore
 
 Row = Mapping[str, Any]
@@ -65,27 +67,48 @@ class Asked(NamedTuple):
 def steps(store: AccountStore, tenancy: Tenancy, document: object, *, prunes: bool) -> list[Step]:
     """Return what is to be done, in this order. `prunes`: what a part that the file has does not name is deleted.
 
-    A tenant is never deleted. Raises ConfigError: the document is not of this form, the place is named.
+    A tenant is never deleted. What a step would refuse is refused here, as far as it can be known before.
+
+    Raises:
+        ConfigError: the document is not of this form, or a name or a value cannot be; the place is named.
+        NotFoundError: it names what there is not, and what it does not make either.
+        ConflictError: a tenant is being deleted, a plan cannot be set so.
     """
+    from iothub_tenants.accounts import plans
+
     whole = _mapping(document, "the file")
     if "tenant" in whole:
         whole = {"tenants": [whole]}
     _require_known(whole, ("plans", "tenants", *_OF_EXPORT), "the file")
+    known = plans.list_all(store)
+    named = Plans(known)
     found: list[Step] = []
     for place, given in enumerate(_list(whole, "plans", "the file")):
-        found += _plan(store, _mapping(given, f"plans[{place}]"), f"plans[{place}]", prunes=prunes)
+        found += _plan(store, known, named, _mapping(given, f"plans[{place}]"), f"plans[{place}]", prunes=prunes)
+    require_once((given["name"] for given in _list(whole, "plans", "the file")), "plans")
+    names: list[str] = []
     for place, given in enumerate(_list(whole, "tenants", "the file")):
-        found += _Tenant(store, tenancy, _mapping(given, f"tenants[{place}]"), f"tenants[{place}]").steps(prunes=prunes)
+        tenant = _Tenant(store, tenancy, _mapping(given, f"tenants[{place}]"), f"tenants[{place}]")
+        found += tenant.steps(named, prunes=prunes)
+        names.append(tenant.name)
+    require_once(names, "tenants")
     return found
 
 
 def run(
     _store: AccountStore, found: Sequence[Step], asked: Asked, on_secret: OnSecret, on_progress: OnProgress
 ) -> None:
-    """Do the steps. What was done before one fails stays, and its secrets were given to `on_secret`. Raises as the step."""
+    """Do the steps. What was done before one fails stays, and its secrets were given to `on_secret`.
+
+    Raises as the step; the text says how many are done.
+    """
     del asked  # where there are only descriptions of steps, it is what they are made of
     for number, step in enumerate(found, 1):
-        made = None if step.run is None else step.run()
+        try:
+            made = None if step.run is None else step.run()
+        except IotHubError as error:
+            error.args = (f"{error}; {number - 1} of {len(found)} changes are made: apply the file again for the rest",)
+            raise
         if made is not None and made.secret is not None:
             username = f"{step.tenant}/{step.name}"
             on_secret({"name": step.name, "username": username, "secret": made.secret})
@@ -111,14 +134,18 @@ def not_applied(document: object) -> list[str]:
     return sorted(named)
 
 
-def _plan(store: AccountStore, given: Row, where: str, *, prunes: bool) -> Iterator[Step]:
+def _plan(
+    store: AccountStore, plans_known: Sequence[Plan], named: Plans, given: Row, where: str, *, prunes: bool
+) -> Iterator[Step]:
     from iothub_tenants.accounts import plans
 
     _require_known(given, ("name", "parent", "weight", "limits"), where)
     _require_kinds({key: value for key, value in given.items() if value is not None}, _OF_PLAN, where)
     name, limits = _text(given, "name", where), _limits(_list(given, "limits", where), f"{where}.limits")
     parent, weight = given.get("parent"), given.get("weight")
-    known = {plan.name: plan for plan in plans.list_all(store)}.get(name)
+    with placed(where):
+        named.set(name, parent, weight)
+    known = next((plan for plan in plans_known if plan.name == name), None)
     if known is None:
         make = partial(plans.create, store, name, list(limits.values()), parent=parent or plans.STANDARD, weight=weight)
         yield Step("create", "plan", "", name, " ".join(limits.values()), _silent(make))
@@ -149,15 +176,15 @@ class _Tenant:
         self._store, self._tenancy, self._given, self._where = store, tenancy, given, where
         self._wanted = _mapping(given.get("tenant"), f"{where}.tenant")
         _require_known(self._wanted, ("name", "state", "is_protected", *_SETTINGS), f"{where}.tenant")
-        self._name = _text(self._wanted, "name", f"{where}.tenant")
+        self.name = _text(self._wanted, "name", f"{where}.tenant")
         _require_kinds(self._wanted, _SETTINGS | _SWITCHES, f"{where}.tenant")
         _require_kinds(given, {"groups": list}, where)
-        self._is_new = bool(tenants.missing(store, [self._name]))
-        self._has: Row = {} if self._is_new else transfer.export_tenant(store, self._name)
+        self._is_new = bool(tenants.missing(store, [self.name]))
+        self._has: Row = {} if self._is_new else transfer.export_tenant(store, self.name)
         self._is_foreign = given.get("pepper", transfer.fingerprint(store.pepper)) != transfer.fingerprint(store.pepper)
 
-    def steps(self, *, prunes: bool) -> Iterator[Step]:
-        """What others stand on comes first; what is deleted, last."""
+    def steps(self, plans: Plans, *, prunes: bool) -> Iterator[Step]:
+        """What others stand on comes first; what is deleted, last. Raises as the first step that would fail."""
         yield from self._settings()
         yield from self._groups()
         yield from self._devices()
@@ -165,9 +192,34 @@ class _Tenant:
         yield from self._limits()
         if prunes and not self._is_new:
             yield from self._pruned()
+        self._check(plans, prunes=prunes)
+
+    def _check(self, plans: Plans, *, prunes: bool) -> None:
+        """Raise if a step would fail: the form of the file is checked already."""
+        from iothub_tenants.accounts import tenants
+
+        where, given, names = self._where, self._given, Names(self._has)
+        devices = [self._device(place, row) for place, row in enumerate(_list(given, "devices", where))]
+        rules, limits = self._wanted_rules(), self._wanted_limits()
+        with placed(f"{where}.tenant"):
+            if self._is_new:
+                tenants.require_free(self._store, self.name, frozenset(self._tenancy.reserved))
+            plans.require(self._wanted.get("plan") or self._tenancy.default_plan)
+            _check_settings(self._wanted)
+        if "groups" in given:
+            names.set_groups(_list(given, "groups", where), f"{where}.groups", prunes=prunes)
+        if "devices" in given:
+            names.set_devices([row["name"] for row in devices], f"{where}.devices", prunes=prunes)
+        for place, row in enumerate(devices):
+            for group in row.get("groups", ()):
+                names.require_group(group, f"{where}.devices[{place}].groups")
+        for place, rule in enumerate(rules):
+            names.require_subject(rule[1], f"{where}.rules[{place}]")
+        for device in filter(None, limits):
+            names.require_device(device, f"{where}.limits")
 
     def _step(self, action: str, what: str, name: str, change: str, run: Callable[[], object]) -> Step:
-        return Step(action, what, self._name, name, change, _silent(run))
+        return Step(action, what, self.name, name, change, _silent(run))
 
     # --- the tenant
 
@@ -175,7 +227,7 @@ class _Tenant:
         from iothub.admin.tenants import create_tenant
         from iothub_tenants.accounts import tenants
 
-        wanted, store, name = self._wanted, self._store, self._name
+        wanted, store, name = self._wanted, self._store, self.name
         if self._is_new:
             make = partial(
                 create_tenant,
@@ -211,11 +263,11 @@ class _Tenant:
             raise ConfigError(f"{self._where}.tenant.state: expected active or suspended")
         if state is not None and state != has.get("state", "active"):
             turn = tenants.suspend if state == "suspended" else tenants.resume
-            yield self._step("update", "tenant", self._name, f"state: {state}", partial(turn, self._store, self._name))
+            yield self._step("update", "tenant", self.name, f"state: {state}", partial(turn, self._store, self.name))
         if is_protected is not None and is_protected != has.get("is_protected", False):
             turn = tenants.protect if is_protected else tenants.unprotect
             change = f"is_protected: {is_protected}"
-            yield self._step("update", "tenant", self._name, change, partial(turn, self._store, self._name))
+            yield self._step("update", "tenant", self.name, change, partial(turn, self._store, self.name))
 
     # --- groups and devices
 
@@ -225,34 +277,41 @@ class _Tenant:
         has = self._has.get("groups", ())
         for name in _list(self._given, "groups", self._where):
             if name not in has:
-                yield self._step("create", "group", name, "", partial(groups.create, self._store, self._name, name))
+                yield self._step("create", "group", name, "", partial(groups.create, self._store, self.name, name))
 
     def _devices(self) -> Iterator[Step]:
         has = {row["name"]: row for row in self._has.get("devices", ())}
         for place, given in enumerate(_list(self._given, "devices", self._where)):
             where = f"{self._where}.devices[{place}]"
-            row = {"name": given} if isinstance(given, str) else _mapping(given, where)
-            _require_known(row, ("name", "credential_kind", "credential", "is_enabled", "groups"), where)
-            _require_kinds(row, _OF_DEVICE, where)
-            name = _text(row, "name", where)
+            row = self._device(place, given)
+            name = row["name"]
             known = has.get(name)
             if known is None:
                 stored = self._credential(row, where)
                 kind = "generated" if stored is None else stored.form.value
                 make = partial(self._create, row, stored)
-                yield Step("create", "device", self._name, name, f"credential: {kind}", make)
+                yield Step("create", "device", self.name, name, f"credential: {kind}", make)
             else:
                 yield from self._changed_device(row, known, where)
+
+    def _device(self, place: int, given: object) -> Row:
+        """Return one of the list `devices`. Raises ConfigError."""
+        where = f"{self._where}.devices[{place}]"
+        row = {"name": given} if isinstance(given, str) else _mapping(given, where)
+        _require_known(row, ("name", "credential_kind", "credential", "is_enabled", "groups"), where)
+        _require_kinds(row, _OF_DEVICE, where)
+        _text(row, "name", where)
+        return row
 
     def _create(self, row: Row, stored: Any) -> NewSecret | None:
         from iothub_tenants.accounts import devices
 
         name, with_token = row["name"], stored is not None
-        made = devices.create(self._store, self._name, name, groups=row.get("groups", ()), with_token=with_token)
+        made = devices.create(self._store, self.name, name, groups=row.get("groups", ()), with_token=with_token)
         if stored is not None and stored != devices.BY_TOKEN:
-            devices.set_credential(self._store, self._name, name, stored)
+            devices.set_credential(self._store, self.name, name, stored)
         if row.get("is_enabled") is False:
-            devices.disable(self._store, self._name, name)
+            devices.disable(self._store, self.name, name)
         return made if stored is None else None
 
     def _credential(self, row: Row, where: str) -> Any:
@@ -270,7 +329,7 @@ class _Tenant:
     def _changed_device(self, row: Row, known: Row, where: str) -> Iterator[Step]:
         from iothub_tenants.accounts import devices, groups
 
-        name, store, tenant = known["name"], self._store, self._name
+        name, store, tenant = known["name"], self._store, self.name
         stored = self._credential(row, where) if "credential_kind" in row else None
         if stored is not None and (stored.form.value, stored.value) != (known["credential_kind"], known["credential"]):
             run = partial(devices.set_credential, store, tenant, name, stored)
@@ -322,7 +381,7 @@ class _Tenant:
     def _known_rules(self) -> dict[tuple[str, str, str, str], int]:
         from iothub_tenants.accounts import acl_rules
 
-        rules = [] if self._is_new else acl_rules.list_all(self._store, self._name)
+        rules = [] if self._is_new else acl_rules.list_all(self._store, self.name)
         return {(rule.effect.value, rule.subject, rule.action.value, rule.filter): rule.id for rule in rules}
 
     def _rules(self) -> Iterator[Step]:
@@ -333,7 +392,7 @@ class _Tenant:
         for rule in self._wanted_rules():
             if rule not in known:
                 effect, subject, action, topic_filter = rule
-                add = partial(acl_rules.add, self._store, self._name, subject, Effect(effect), action, topic_filter)
+                add = partial(acl_rules.add, self._store, self.name, subject, Effect(effect), action, topic_filter)
                 yield self._step("create", "rule", " ".join(rule), "", add)
 
     def _wanted_limits(self) -> dict[str, dict[str, str]]:
@@ -342,6 +401,7 @@ class _Tenant:
         from iothub_tenants.accounts import quotas
 
         found: dict[str, dict[str, str]] = {}
+        texts: dict[str, list[str]] = {}
         for place, given in enumerate(_list(self._given, "limits", self._where)):
             where = f"{self._where}.limits[{place}]"
             row = {"value": given} if isinstance(given, str) else _mapping(given, where)
@@ -351,6 +411,9 @@ class _Tenant:
             if row.get("device"):
                 quotas.refuse_wider(parse_limits(list(limits.values())))
             found.setdefault(row.get("device", ""), {}).update(limits)
+            texts.setdefault(row.get("device", ""), []).append(row["value"])
+            with placed(where):
+                parse_limits(texts[row.get("device", "")])
         return found
 
     def _known_limits(self) -> dict[str, dict[str, str]]:
@@ -367,7 +430,7 @@ class _Tenant:
             has = known.get(device, {})
             for key, text in limits.items():
                 if not _same(has.get(key), text):
-                    set_it = partial(quotas.set_limits, self._store, self._name, text, device or None)
+                    set_it = partial(quotas.set_limits, self._store, self.name, text, device or None)
                     action = "update" if key in has else "create"
                     change = f"{has[key]} -> {text}" if key in has else text
                     yield self._step(action, "limit", f"{device}:{key}" if device else key, change, set_it)
@@ -392,7 +455,7 @@ class _Tenant:
         for device, limits in self._known_limits().items():
             for key, text in limits.items():
                 if key not in wanted.get(device, {}):
-                    unset = partial(quotas.unset, self._store, self._name, [key], device or None)
+                    unset = partial(quotas.unset, self._store, self.name, [key], device or None)
                     yield self._step("delete", "limit", f"{device}:{key}" if device else key, text, unset)
 
     def _pruned_rules(self) -> Iterator[Step]:
@@ -402,7 +465,7 @@ class _Tenant:
         for rule, number in self._known_rules().items():
             if rule not in wanted:
                 yield self._step(
-                    "delete", "rule", " ".join(rule), "", partial(acl_rules.remove, self._store, self._name, number)
+                    "delete", "rule", " ".join(rule), "", partial(acl_rules.remove, self._store, self.name, number)
                 )
 
     def _pruned_devices(self) -> Iterator[Step]:
@@ -411,7 +474,7 @@ class _Tenant:
         names = {each if isinstance(each, str) else each["name"] for each in self._given["devices"]}
         for row in self._has["devices"]:
             if row["name"] not in names:
-                delete = partial(devices.delete, self._store, self._name, row["name"])
+                delete = partial(devices.delete, self._store, self.name, row["name"])
                 yield self._step("delete", "device", row["name"], "", delete)
 
     def _pruned_groups(self) -> Iterator[Step]:
@@ -419,7 +482,7 @@ class _Tenant:
 
         for name in self._has["groups"]:
             if name not in self._given["groups"]:
-                yield self._step("delete", "group", name, "", partial(groups.delete, self._store, self._name, name))
+                yield self._step("delete", "group", name, "", partial(groups.delete, self._store, self.name, name))
 
 
 # --- private
@@ -432,18 +495,23 @@ def _silent(run: Callable[[], object]) -> Callable[[], None]:
     return silent
 
 
+def _check_settings(wanted: Row) -> None:
+    """Raise ConfigError if a setting of a tenant is malformed."""
+    from iothub_tenants.accounts import tenants
+
+    given: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in wanted.items() if key in _SETTINGS
+    }
+    tenants.check_settings(tenants.Settings(**given))
+
+
 def _limits(words: list[str], where: str) -> dict[str, str]:
     """Return each limit by its name, checked. Raises ConfigError."""
     from iothub_services.quota.grammar import parse_limits
 
-    found = {}
-    for word in (part for text in words for part in str(text).split()):
-        try:
-            parse_limits(word)
-        except ConfigError as error:
-            raise ConfigError(f"{where}: {error}") from None
-        found[word.partition("=")[0]] = word
-    return found
+    with placed(where):
+        parse_limits(map(str, words))
+    return {word.partition("=")[0]: word for text in words for word in str(text).split()}
 
 
 def _same(has: str | None, wanted: str) -> bool:

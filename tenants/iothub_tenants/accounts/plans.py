@@ -59,7 +59,7 @@ def create(
         NotFoundError: no such parent.
     """
     check_plan_name(name)
-    _check_weight(weight)
+    check_weight(weight)
     parsed = parse_limits(limits)
     with store.write() as writer:
         if _row(writer.connection, name) is not None:
@@ -88,7 +88,7 @@ def set_plan(
         ConflictError: a built-in plan is given a parent, or the parent inherits from this plan.
         NotFoundError: no such plan or parent.
     """
-    _check_weight(weight)
+    check_weight(weight)
     parsed = parse_limits(limits)
     with store.write() as writer:
         if _row(writer.connection, name) is None:
@@ -146,6 +146,18 @@ def delete(store: AccountStore, name: str) -> None:
         writer.changed(0, ChangeKind.PLAN, name, before=found)
 
 
+def check_weight(weight: int | None) -> None:
+    """Raise ConfigError unless a plan may have this weight; None: it is not given."""
+    if weight is not None and not 1 <= weight <= MAX_WEIGHT:
+        raise ConfigError(f"the weight of a plan is 1 to {MAX_WEIGHT}, got {weight}")
+
+
+def refuse_parent_of_built_in(name: str) -> None:
+    """Raise ConflictError if this plan is built in: it inherits from no plan."""
+    if name in BUILT_IN:
+        raise ConflictError(f"plan {name} is built in: it inherits from no plan")
+
+
 # --- for other modules of this package, inside their transactions
 
 
@@ -180,15 +192,9 @@ def family(connection: Connection, name: str) -> list[str]:
 # --- private
 
 
-def _check_weight(weight: int | None) -> None:
-    if weight is not None and not 1 <= weight <= MAX_WEIGHT:
-        raise ConfigError(f"the weight of a plan is 1 to {MAX_WEIGHT}, got {weight}")
-
-
 def _check_parent(connection: Connection, name: str, parent: str) -> None:
     """Raise unless this plan, new or not, may inherit from that one."""
-    if name in BUILT_IN:
-        raise ConflictError(f"plan {name} is built in: it inherits from no plan")
+    refuse_parent_of_built_in(name)
     _find(connection, parent)
     above = [each for each, _ in layers(connection, parent)]
     if name in above:

@@ -249,6 +249,18 @@ def finish_deletion(store: AccountStore, tenant_id: int) -> None:
         writer.changed(tenant_id, ChangeKind.TENANT, name, before={"name": name, "state": TenantState.DELETING.value})
 
 
+def require_free(store: AccountStore, name: str, reserved: frozenset[str] = RESERVED) -> None:
+    """Raise ConfigError or ConflictError unless a new tenant may have this name now."""
+    check_tenant_name(name, reserved)
+    with store.read() as connection:
+        _refuse_taken(connection, name)
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise ConfigError if one of them is malformed; whether there is such a plan is not asked."""
+    _checked(settings)
+
+
 # --- for other modules of this package, inside their transactions
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ import pytest
 import yaml
 
 from iothub.admin.apply import NOT_APPLIED
+from iothub.base.errors import UnavailableError
+from iothub_tenants.accounts import acl_rules, tenants
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.store import AccountStore
 from tests.support.in_process.command import Cli
 
 WANTED: dict[str, Any] = {
@@ -156,7 +161,7 @@ def test_export_is_such_a_file(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_parts_that_it_leaves_alone_are_named(cli: Cli, tmp_path: Path) -> None:
-    document = with_tenant(**{part: [{}] for part in NOT_APPLIED})
+    document = WANTED | with_tenant(**{part: [{}] for part in NOT_APPLIED})
 
     done = cli("apply", "-f", write(tmp_path, document), "--dry-run")
 
@@ -196,16 +201,108 @@ def test_mistake_is_named_with_its_place(cli: Cli, tmp_path: Path, document: obj
     assert "Traceback" not in done.err
 
 
-def test_secret_is_shown_although_a_later_step_fails(cli: Cli, tmp_path: Path) -> None:
-    """Nothing else has it; and the next run goes on from there."""
-    document = with_tenant(rules=["allow @none both #"])
-    document["tenants"][0]["tenant"] = {"name": "acme"}
+REFERENCES: list[tuple[dict[str, Any], int, str]] = [
+    ({"plans": [{"name": "Small"}]}, 2, "plans[0]: 'Small' cannot be a plan name"),
+    ({"plans": [{"name": "small", "weight": 0}]}, 2, "plans[0]: the weight of a plan is 1 to 100"),
+    ({"plans": [{"name": "small", "parent": "nope"}]}, 3, "plans[0]: there is no plan 'nope'"),
+    ({"plans": [{"name": "small", "parent": "small"}]}, 3, "plans[0]: there is no plan 'small'"),
+    ({"plans": [{"name": "child", "parent": "small"}, {"name": "small"}]}, 3, "put it before what names it"),
+    ({"plans": [{"name": "standard", "parent": "unlimited"}]}, 4, "plans[0]: plan standard is built in"),
+    ({"plans": [{"name": "small"}, {"name": "small"}]}, 2, "plans: 'small' is given twice"),
+    ({"plans": [{"name": f"p{n}", "parent": f"p{n - 1}" if n else "standard"} for n in range(8)]}, 2, "at most 8"),
+    ({"tenant": {"name": "FAC"}}, 2, "tenants[0].tenant: 'FAC' cannot be a tenant name"),
+    ({"tenant": {"name": "global"}}, 2, "tenants[0].tenant: the tenant name global is reserved"),
+    ({"tenant": {"name": "acme", "plan": "nope"}}, 3, "tenants[0].tenant: there is no plan 'nope'"),
+    ({"tenant": {"name": "acme", "display_name": "a\nb"}}, 2, "tenants[0].tenant: the display name"),
+    ({"tenant": {"name": "acme", "client_id_policy": "any"}}, 2, "tenants[0].tenant: 'any' is not a client id policy"),
+    ({"tenant": {"name": "acme", "denied_networks": ["10"]}}, 2, "tenants[0].tenant: not a network"),
+    ({"tenants": [{"tenant": {"name": "acme"}}] * 2}, 2, "tenants: 'acme' is given twice"),
+    ({"tenant": {"name": "acme"}, "groups": ["@"]}, 2, "tenants[0].groups: '@' cannot be a group name"),
+    ({"tenant": {"name": "acme"}, "groups": ["g", "g"]}, 2, "tenants[0].groups: 'g' is given twice"),
+    ({"tenant": {"name": "acme"}, "devices": ["d", "a b"]}, 2, "tenants[0].devices[1]: 'a b' cannot be a device name"),
+    ({"tenant": {"name": "acme"}, "devices": ["d", {"name": "d"}]}, 2, "tenants[0].devices: 'd' is given twice"),
+    ({"tenant": {"name": "acme"}, "devices": [{"name": "d", "groups": ["g"]}]}, 3, "there is no device group 'g'"),
+    ({"tenant": {"name": "acme"}, "rules": ["allow @g both #"]}, 3, "tenants[0].rules[0]: there is no device group"),
+    ({"tenant": {"name": "acme"}, "rules": ["allow d both #"]}, 3, "tenants[0].rules[0]: there is no device 'd'"),
+    ({"tenant": {"name": "acme"}, "limits": ["connections=1", "connections=2"]}, 2, "limits[1]: limit 'connections'"),
+    (
+        {"tenant": {"name": "acme"}, "limits": [{"device": "d", "value": "device_publish_messages=5/1s"}]},
+        3,
+        "tenants[0].limits: there is no device 'd'",
+    ),
+]
 
-    failed = cli("apply", "-f", write(tmp_path, document), code=3)
+
+@pytest.mark.parametrize(("document", "code", "why"), REFERENCES)
+def test_what_a_step_would_refuse_is_refused_before_the_first_one(
+    cli: Cli, tmp_path: Path, document: dict[str, Any], code: int, why: str
+) -> None:
+    """By the dry run, too; no step is shown, because none is done."""
+    first = {"tenants": [{"tenant": {"name": "first"}}, *document.get("tenants", [document])]}
+    file = write(tmp_path, document if "tenants" in document or "plans" in document else first)
+    why = why if "tenants" in document else why.replace("tenants[0]", "tenants[1]")
+
+    tried, done = cli("apply", "-f", file, "--dry-run", code=code), cli("apply", "-f", file, code=code)
+
+    assert why in tried.err
+    assert "+" not in tried.err
+    assert (done.err, done.out) == (tried.err, "")
+    assert cli.rows("tenant", "list") == []
+
+
+def test_file_may_name_what_there_is(cli: Cli, tmp_path: Path) -> None:
+    apply(cli, tmp_path, WANTED)
+    more = {
+        "plans": [{"name": "smaller", "parent": "small"}, {"name": "small", "weight": 2}],
+        "tenants": [
+            {
+                "tenant": {"name": "acme", "plan": "smaller"},
+                "devices": [{"name": "dev4", "groups": ["sensors"]}],
+                "rules": ["allow dev1 both x/#", "deny @sensors publish y"],
+                "limits": [{"device": "dev2", "value": "device_publish_messages=7/1s"}],
+            }
+        ],
+    }
+
+    assert len(apply(cli, tmp_path, more)["steps"]) == 7
+    above = {"plans": [{"name": "small", "parent": "smaller"}]}
+    assert "small -> smaller -> small is a cycle" in cli("apply", "-f", write(tmp_path, above), code=4).err
+
+
+def test_pruned_group_is_not_there_for_a_device(cli: Cli, tmp_path: Path) -> None:
+    """It would be put into the group, which is deleted then: the next run would not know the group."""
+    apply(cli, tmp_path, WANTED)
+    document = {
+        "tenants": [{"tenant": {"name": "acme"}, "groups": [], "devices": [{"name": "d", "groups": ["sensors"]}]}]
+    }
+
+    assert "no device group 'sensors'" in cli("apply", "-f", write(tmp_path, document), "--prune", code=3).err
+
+
+def test_tenant_that_is_being_deleted_is_refused(cli: Cli, tmp_path: Path) -> None:
+    apply(cli, tmp_path, WANTED)
+    with closing(AccountStore(sqlite_url(cli.data_dir / "accounts.db"))) as store:
+        tenants.delete(store, "acme")
+
+    assert (
+        "the former tenant acme is still being deleted"
+        in cli("apply", "-f", write(tmp_path, WANTED), "--dry-run", code=4).err
+    )
+
+
+def test_secret_is_shown_although_a_later_step_fails(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else has it; and the next run goes on from there."""
+
+    def add(*_given: object) -> None:
+        raise UnavailableError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(acl_rules, "add", add)
+        failed = cli("apply", "-f", write(tmp_path, WANTED), code=7)
 
     assert [line.split()[0] for line in failed.out.splitlines()] == ["acme/dev1", "acme/dev2"]
-    document["tenants"][0]["rules"] = ["allow * both #"]
-    assert {what for _, what, _ in changed(apply(cli, tmp_path, document))} == {"rule", "limit"}
+    assert "the disk is full; 7 of 11 changes are made: apply the file again for the rest" in failed.err
+    assert {what for _, what, _ in changed(apply(cli, tmp_path, WANTED))} == {"rule", "limit"}
 
 
 def test_file_that_is_no_yaml_is_refused(cli: Cli, tmp_path: Path) -> None:

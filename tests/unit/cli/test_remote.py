@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.base.errors import NotFoundError
+from iothub.base.errors import ConflictError, NotFoundError
 from iothub.cli import contexts, remote_api
 from iothub.cli.admin import ServedHub
 from iothub.cli.app import WITHOUT_CONTEXT
@@ -29,7 +29,7 @@ from iothub.records.admin_commands import Json, Request, Verb, message_rows
 from iothub.rest.caller import BoundedHub
 from iothub.rest.edge import Edge
 from iothub.testing.clock import ManualClock
-from iothub_tenants.accounts import api_keys, job_runs
+from iothub_tenants.accounts import acl_rules, api_keys, job_runs
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.job_runs import Owner
 from iothub_tenants.accounts.store import AccountStore
@@ -488,7 +488,11 @@ def test_token_issuers_are_added_and_changed_there_as_here(both: Both, tmp_path:
         both.same(line)
 
 
-def test_tenants_are_applied_there_as_here(both: Both, tmp_path: Path) -> None:
+def refuse(why: str) -> None:
+    raise ConflictError(why)
+
+
+def test_tenants_are_applied_there_as_here(both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that fails leaves the ones before it done, and their secrets shown."""
     file = tmp_path / "tenants.yaml"
     file.write_text(
@@ -507,6 +511,9 @@ def test_tenants_are_applied_there_as_here(both: Both, tmp_path: Path) -> None:
     file.write_text("tenants: [{tenant: {name: gamma}, devices: []}]\n")
     both.same(f"apply -f {file} --prune --yes -o json")
     file.write_text("tenants: [{tenant: {name: delta}, devices: [d1], groups: [g, '@']}]\n")
+    both.same(f"apply -f {file}")
+    file.write_text("tenants: [{tenant: {name: delta}, devices: [d1], rules: ['deny * publish x/#']}]\n")
+    monkeypatch.setattr(acl_rules, "add", lambda *_given: refuse("not now"))
     both.same(f"apply -f {file}")
 
 
