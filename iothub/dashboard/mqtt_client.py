@@ -26,6 +26,8 @@ _REFUSED = {
     5: "it is not allowed",
 }
 _FAILED = 0x80
+_SHARE = "$share/"
+_WILDCARDS = frozenset("+#")
 
 
 class Received(NamedTuple):
@@ -78,9 +80,11 @@ class MqttClient:
         self._tasks = [asyncio.create_task(self._read(reader)), asyncio.create_task(self._ping())]
 
     async def subscribe(self, topic_filter: str) -> None:
-        """Raises MqttError: the connection has ended, or would."""
-        if not topic_filter or "\0" in topic_filter:
-            raise MqttError("expected a Topic Filter: not empty, no NUL, such as a/#")
+        """Raises MqttError: the connection has ended, or would: the hub ends it at a SUBSCRIBE to what is no Topic Filter."""
+        if not _is_topic_filter(topic_filter):
+            raise MqttError(
+                "expected a Topic Filter: not empty, no NUL, + alone in its level, # alone in the last one, such as a/#"
+            )
         self._packet_id = self._packet_id % 0xFFFF + 1
         body = struct.pack("!H", self._packet_id) + _text(topic_filter) + b"\0"
         await self._send(_packet(_SUBSCRIBE, body))
@@ -168,6 +172,22 @@ def _received(kind: int, body: bytes) -> Received:
         kind >> 1 & 3,
         bool(kind & 1),
     )
+
+
+def _is_topic_filter(text: str) -> bool:
+    """Say whether the hub takes it.
+
+    >>> [_is_topic_filter(text) for text in ("a/+/#", "$share/g/#", "/", "a/#/b", "a+", "$share/g", "")]
+    [True, True, True, False, False, False, False]
+    """
+    if text.startswith(_SHARE):
+        group, _, text = text.removeprefix(_SHARE).partition("/")
+        if not group or not _WILDCARDS.isdisjoint(group):
+            return False
+    *levels, last = text.split("/")
+    if not text or "\0" in text or "#" in levels:
+        return False
+    return all(level in _WILDCARDS or _WILDCARDS.isdisjoint(level) for level in (*levels, last))
 
 
 def _connect_packet(username: str, password: str, client_id: str) -> bytes:

@@ -57,11 +57,22 @@ def test_topic_that_mqtt_cannot_carry_is_not_sent(topic: str, cause: str) -> Non
         asyncio.run(client.subscribe(topic))
 
 
-@pytest.mark.parametrize("topic_filter", ["", "a\0b"])
+@pytest.mark.parametrize(
+    "topic_filter",
+    ["", "a\0b", "a/#/b", "a#", "#/a", "a+/b", "+a", "$share/g", "$share/g/", "$share//a", "$share/+/a", "$share/g/a#"],
+)
 def test_filter_that_ends_the_connection_is_not_sent(topic_filter: str) -> None:
     client = MqttClient(lambda _received: None, lambda _why: None, lambda _is_granted: None)
 
     with pytest.raises(MqttError, match="expected a Topic Filter"):
+        asyncio.run(client.subscribe(topic_filter))
+
+
+@pytest.mark.parametrize("topic_filter", ["#", "+", "/", "a//b", "+/a/#", "$SYS/#", "$share/g/#", "$share/g/+/a"])
+def test_filter_of_the_protocol_is_sent(topic_filter: str) -> None:
+    client = MqttClient(lambda _received: None, lambda _why: None, lambda _is_granted: None)
+
+    with pytest.raises(MqttError, match="it is not connected"):  # what stops it is no longer the filter
         asyncio.run(client.subscribe(topic_filter))
 
 
