@@ -166,7 +166,7 @@ def _configure(app: FastAPI) -> None:
     core.sio.eio.cors_allowed_origins = None  # its own origin alone
     ui.add_head_html(_HEAD, shared=True)
     finish([module.__name__ for module in PAGES])
-    core.app.colors(primary="#0e7c86", negative="#b3261e", positive="#17723f", warning="#8a5300")
+    core.app.colors(primary="#0b737d", negative="#b3261e", positive="#17723f", warning="#8a5300")
     binding.MAX_PROPAGATION_TIME = 1.0  # what takes less is no news for an operator
     ui.run_with(
         app,
