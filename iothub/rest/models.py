@@ -58,7 +58,7 @@ WebhookName = Annotated[str, _name(identity.check_webhook_name, identity.GROUP_N
 StreamName = Annotated[str, _name(identity.check_stream_name, identity.STREAM_NAME)]
 WebhookEvent = Annotated[str, _events(WANTED, None)]
 TenantWebhookEvent = Annotated[str, _events(TENANT_WANTED, "")]
-WebhookUrl = Annotated[str, Field(min_length=9, max_length=1024), Checked(place_of, "^https?://[!-~]+$")]
+WebhookUrl = Annotated[str, Field(max_length=1024), Checked(place_of, "^https?://[!-~]+$")]
 Device = Annotated[str, _name(identity.check_device_name, identity.DEVICE_NAME)]
 Policy = Literal["owner", "equal", "prefix"]
 Topic = Annotated[str, Field(min_length=1, max_length=65_535)]

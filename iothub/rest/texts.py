@@ -66,8 +66,28 @@ def sentence_of(error: Any) -> str:
     """Return what is wrong with a value, as a person reads it; `error`: as pydantic gives it."""
     if error["type"] == "string_pattern_mismatch":
         return EXPECTED.get(error["ctx"]["pattern"], "not valid")
-    if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
-        return "expected an object"
-    if error["type"] == "extra_forbidden":
-        return "unknown field"
-    return str(error["ctx"]["error"] if error["type"] == "value_error" else error["msg"])
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    sentence = _OF_KINDS.get(error["type"])
+    return str(error["msg"]) if sentence is None else sentence.format(**error.get("ctx", {}))
+
+
+_OBJECT, _NUMBER, _SWITCH = "expected an object", "expected a whole number", "expected true or false"
+_OF_KINDS = {
+    "missing": "is missing",
+    "extra_forbidden": "unknown field",
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), _OBJECT),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), _NUMBER),
+    **dict.fromkeys(("bool_type", "bool_parsing"), _SWITCH),
+    "string_type": "expected a text",
+    "list_type": "expected a list",
+    "literal_error": "expected {expected}",
+    "enum": "expected {expected}",
+    "string_too_short": "expected {min_length} or more characters",
+    "string_too_long": "expected {max_length} or fewer characters",
+    "too_short": "expected {min_length} or more entries",
+    "too_long": "expected {max_length} or fewer entries",
+    "greater_than_equal": "expected {ge} or more",
+    "less_than_equal": "expected {le} or less",
+}
+"""The sentence for each kind of mistake that pydantic names; others are as it says them."""

@@ -76,7 +76,7 @@ def test_every_wrong_field_is_named_in_the_sentence(api: Api) -> None:
     """A typing error is an unknown field, and one that is missing: whoever reads the first alone looks for the wrong one."""
     answer = api.post("/tenants", {"nme": "t1"})
 
-    assert answer.json["detail"] == "body.name: Field required; body.nme: unknown field"
+    assert answer.json["detail"] == "body.name: is missing; body.nme: unknown field"
 
 
 def test_sentence_of_many_wrong_fields_ends(api: Api) -> None:

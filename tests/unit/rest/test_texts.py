@@ -24,6 +24,16 @@ KEY = {"name": "ci", "role": "viewer"}
         ("/tenants/acme/webhooks", {**HOOK, "name": "a b"}, "'a b' cannot be a webhook name: expected 1 to 64"),
         ("/tenants/acme/webhooks", {**HOOK, "url": "ftp://a.example"}, "the URL must begin with https:// or http://"),
         ("/tenants/acme/webhooks", {**HOOK, "events": ["alarm/*"]}, "an event of the platform, which no webhook"),
+        ("/webhooks", {**HOOK, "url": "ftp://x"}, "the URL must begin with https:// or http://"),
+        ("/webhooks", {**HOOK, "url": ""}, "the URL must begin with https:// or http://"),
+        ("/webhooks", {**HOOK, "url": 5}, "expected a text"),
+        ("/webhooks", {**HOOK, "events": []}, "expected 1 or more entries"),
+        ("/webhooks", {**HOOK, "events": "*"}, "expected a list"),
+        ("/tenants/acme/traces", {"kind": "client_id", "value": ""}, "expected 1 or more characters"),
+        ("/tenants/acme/traces", {"kind": "none", "value": "x"}, "expected 'client"),
+        ("/tenants", {"name": "new", "display_name": "a" * 201}, "expected 200 or fewer characters"),
+        ("/plans", {"name": "a", "weight": 0}, "expected 1 or more"),
+        ("/plans", {"name": "a", "weight": "x"}, "expected a whole number"),
         ("/webhooks", {**HOOK, "events": ["nothing"]}, "'nothing' is no event: expected one of *"),
         ("/plans", {"name": "A"}, "'A' cannot be a plan name: expected 1 to 64 of a-z"),
         ("/plans", {"name": "a", "limits": {"nobodys": 5}}, "unknown quota 'nobodys'"),
@@ -38,6 +48,18 @@ def test_text_that_is_refused_has_a_sentence(api: Api, path: str, body: dict[str
 
     assert (answer.status, answer.code) == (422, "invalid")
     assert any(sentence in each["detail"] for each in answer.json["errors"]), answer.json
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("limit=abc", "query.limit: expected a whole number"),
+        ("limit=0", "query.limit: expected 1 or more"),
+        ("limit=1001", "query.limit: expected 1000 or less"),
+    ],
+)
+def test_parameter_that_is_refused_has_a_sentence(api: Api, query: str, detail: str) -> None:
+    assert api.get(f"/tenants?{query}").json["detail"] == detail
 
 
 @pytest.mark.parametrize(
