@@ -1,4 +1,4 @@
-"""`iothub apply`: a file becomes tenants, and the same file again changes nothing."""
+"""`iothub apply`: a file becomes tenants, and the same file again changes nothing; `iothub.admin.apply_checks` refuses what no step could do."""
 
 from __future__ import annotations
 
