@@ -61,8 +61,8 @@ def apply_tenants(
 ) -> Response:
     """Bring tenants and plans to the state that the body describes; what it does not name stays. The same again changes nothing.
 
-    `steps`: what is done; `secrets`: those of new devices, returned this once. If one fails, what was done before it stays, and `problem` says
-    why it ended.
+    `steps`: what is to be done; `secrets`: those of new devices, returned this once. What a step would refuse is refused before the first one. If
+    one fails nevertheless, what was done before it stays, `problem` says why it ended and how many were done, and `is_applied` is false.
     """
     document = body.model_dump(exclude_none=True)
     found = applying.steps(call.store, call.settings.tenancy, document, prunes=prunes)
@@ -79,8 +79,9 @@ def apply_tenants(
             applying.run(call.store, found, applying.Asked(document, prunes), secrets.append, lambda _done, _of: None)
         except IotHubError as error:
             problem = body_of(problem_of(error, is_platform=call.is_platform))
+    is_applied = not is_dry_run and problem is None
     row = {"steps": [applying.row(step) for step in found], "secrets": secrets, "problem": problem}
-    return answers.secret({**row, "not_applied": applying.not_applied(document), "is_applied": not is_dry_run})
+    return answers.secret({**row, "not_applied": applying.not_applied(document), "is_applied": is_applied})
 
 
 @routes.get("/tenants/{tenant}", Scope.TENANTS_READ, returns=models.Tenant)

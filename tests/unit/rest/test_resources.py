@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,7 +12,7 @@ from iothub.base.errors import BackendError, ConflictError, UnavailableError
 from iothub.cli.main import run
 from iothub.records.admin_commands import Verb
 from iothub.rest import tenants as rest_tenants
-from iothub_tenants.accounts import bans, devices, tenants
+from iothub_tenants.accounts import acl_rules, bans, devices, tenants
 from tests.support.in_process.rest_api import Api
 
 SUBJECTS = ("tenants", "devices", "rules", "quotas", "platform")  # iothub.rest.tenants and so on
@@ -56,6 +57,25 @@ def test_file_with_too_many_changes_is_refused_as_a_whole(api: Api, monkeypatch:
     assert [each["username"] for each in done.json["secrets"]] == ["new/d1"]
     assert (refused.status, refused.code) == (413, "body_too_large")
     assert api.get("/tenants/more").code == "not_found"
+
+
+def test_file_is_refused_before_its_first_step_or_says_how_many_are_done(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = {"tenants": [{"tenant": {"name": "new"}}, {"tenant": {"name": "global"}}]}
+    wanted = {"tenants": [{"tenant": {"name": "new"}, "devices": ["d1"], "rules": ["allow d1 both #"]}]}
+
+    refused = [api.post(f"/tenants:apply?dry_run={is_dry_run}", wrong) for is_dry_run in ("true", "false")]
+    with monkeypatch.context() as broken:
+        broken.setattr(acl_rules, "add", Mock(side_effect=ConflictError("not now")))
+        stopped = api.post("/tenants:apply", wanted)
+    done = api.post("/tenants:apply", wanted)
+
+    assert [(each.status, each.code) for each in refused] == [(422, "invalid")] * 2
+    assert (stopped.status, stopped.json["is_applied"]) == (200, False)
+    assert stopped.json["problem"]["detail"] == "not now; 2 of 3 changes are made: apply the file again for the rest"
+    assert [each["username"] for each in stopped.json["secrets"]] == ["new/d1"]
+    assert (done.json["is_applied"], done.json["problem"], len(done.json["steps"])) == (True, None, 1)
 
 
 def test_change_needs_the_etag_that_was_read(api: Api) -> None:
