@@ -205,7 +205,5 @@ def _why(name: str) -> str:
         return f"{len(name)} characters, expected at most {MAX_NAME}"
     at = next(at for at in range(1, len(name) + 1) if not DEVICE_NAME.fullmatch(name[:at]))
     if name[at - 1] in _SEPARATORS:
-        return (
-            f"character {at} is {name[at - 1]!r}, expected a comma between the columns and none of its like in a name"
-        )
+        return f"character {at} is {name[at - 1]!r}, which no name has; expected a comma between the columns"
     return f"character {at} is none of A-Z, a-z, 0-9 and . _ : @ -{' (it must begin with a letter or digit)' if at == 1 else ''}"

@@ -133,6 +133,7 @@ def test_text_that_is_no_utf_8_is_named_by_line() -> None:
     ("row", "fault"),
     [
         ("bäd,p w", "not a device name 'bäd': character 2 is none of A-Z, a-z, 0-9 and . _ : @ -"),
+        ("a b,p w", "not a device name: character 2 is ' ', which no name has; expected a comma between the columns"),
         ("-dev,p w", "not a device name '-dev': character 1 is none of"),
         (f"{'x' * 129},p w", "129 characters, expected at most 128"),
         (",x", "the name is empty"),
