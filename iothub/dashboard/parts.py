@@ -23,11 +23,11 @@ FIELD_CHARACTERS = 150_000  # of UTF-16; six bytes of JSON each, at most, and a 
 TOGGLE = "no-caps dense unelevated padding='4px 12px'"  # of a choice between a few words
 _HINTS = {
     "forbidden": "Ask a platform administrator for a role that has it.",
-    "not_found": "It may have been deleted meanwhile: go back to the list.",
     "precondition_failed": "Load the page again, look at what has changed, then change it.",
     "busy": "Try again in a moment.",
     "unavailable": "`iothub status` on the hub's machine says whether it runs; `iothub serve` starts it.",
 }
+_GONE = "It may have been deleted meanwhile: go back to the list."  # of a page; in a form another name may be wrong
 _BADGES = {
     "good": {"active", "up", "enabled", "ready", "connected", "allow", "ok", "succeeded", "info", "pass", "delivered"},
     "warn": {"warn", "suspended", "draining", "deleting", "warning", "offline", "disabled"},
@@ -234,7 +234,7 @@ def problem(refusal: RefusalError) -> None:
             ui.label(refusal.detail).classes("io-strong")
             for line in refusal.errors:
                 ui.label(line)
-            hint = hint_for(refusal)
+            hint = _GONE if refusal.code == "not_found" else hint_for(refusal)
             if hint:
                 ui.label(hint).classes("io-soft")
             ui.label(refusal.code).classes("io-code")

@@ -14,6 +14,9 @@ from iothub.dashboard.parts import Figure, command
 from iothub.dashboard.table import text
 
 _POLICIES = ["owner", "equal", "prefix"]
+_NO_FIGURES = (
+    "No figures yet: the hub has them from the tenant's first client on, and this page reads them every half minute."
+)
 
 
 @page("/tenants/{tenant}", title="Summary", scope="tenants:read", group=TENANT, icon="insights", key="s")
@@ -97,6 +100,7 @@ class _Figures:
 
     def __init__(self, view: View) -> None:
         self._view = view
+        self._none = ui.label(_NO_FIGURES).classes("io-soft")
         with parts.grid("tiles"):
             self._connections = Figure("Connections", href=f"{view.tenant_path}/clients")
             self._received = Figure("Messages in")
@@ -108,6 +112,7 @@ class _Figures:
     def update(self) -> None:
         points = self._view.tenant_points
         now = points[-1][1] if points else {}
+        self._none.set_visibility(not points and self._view.may("tenant-metrics:read"))
         self._connections.set(units.count(now.get("connections")))
         self._received.set(_rate(now.get("received")), units.size(now.get("bytes_in")) + "/s" if now else "")
         self._delivered.set(_rate(now.get("delivered")), units.size(now.get("bytes_out")) + "/s" if now else "")

@@ -175,6 +175,14 @@ def test_page_is_a_client_that_may_what_its_device_may(served: Dashboard, secret
     expect(page.locator("main .io-badge", has_text="offline")).to_be_visible()
 
 
+def test_tenant_that_has_done_nothing_says_so(served: Dashboard) -> None:
+    served("POST", "/tenants", {"name": "silent"})
+
+    page = served.as_(ADMIN, "/tenants/silent")
+
+    expect(page.get_by_text("No figures yet: the hub has them from the tenant's first client on")).to_be_visible()
+
+
 def test_client_of_a_page_is_of_the_viewers_tenant_alone(served: Dashboard) -> None:
     page = served.as_("tenant-admin", "/", tenant="acme")
 
