@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nicegui import ui
 
+from iothub.dashboard.units import size
+
 if TYPE_CHECKING:
     from nicegui.events import UploadEventArguments
 
@@ -208,7 +210,14 @@ def _bound(made: F, given: dict[str, Any], name: str, props: str) -> F:
 
 def file_field(what: str, accept: str, most_bytes: int, on_upload: Callable[[UploadEventArguments], object]) -> None:
     """Draw a field that sends a file at once, such as a "CSV file". Quasar's own head has buttons without a name."""
-    field = ui.upload(auto_upload=True, max_file_size=most_bytes, on_upload=on_upload)
+    ending = f" ({accept.partition(',')[0]})" if accept else ""
+    taken = f"expected a {what}{ending} of at most {size(most_bytes)}"
+    field = ui.upload(
+        auto_upload=True,
+        max_file_size=most_bytes,
+        on_upload=on_upload,
+        on_rejected=lambda: notify(f"The file is not taken: {taken}.", "negative"),
+    )
     field.props("flat bordered").classes("io-fill").props["accept"] = accept
     field.add_slot("header", _FILE_HEAD.replace("WHAT", what))
     field.add_slot("list", _FILE_LIST)

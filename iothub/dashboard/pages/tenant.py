@@ -18,6 +18,8 @@ _NO_FIGURES = (
     "No figures yet: the hub has them from the tenant's first client on, and this page reads them every half minute."
 )
 
+_NOT_READ = "The hub's figures cannot be read at the moment."
+
 
 @page("/tenants/{tenant}", title="Summary", scope="tenants:read", group=TENANT, icon="insights", key="s")
 async def show(view: View) -> None:
@@ -100,7 +102,7 @@ class _Figures:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._none = ui.label(_NO_FIGURES).classes("io-soft")
+        self._none = ui.label().classes("io-soft")
         with parts.grid("tiles"):
             self._connections = Figure("Connections", href=f"{view.tenant_path}/clients")
             self._received = Figure("Messages in")
@@ -112,12 +114,20 @@ class _Figures:
     def update(self) -> None:
         points = self._view.tenant_points
         now = points[-1][1] if points else {}
-        self._none.set_visibility(not points and self._view.may("tenant-metrics:read"))
+        if self._view.may("tenant-metrics:read"):
+            self._none.set_text(missing(self._view.state.sampler.problem, bool(points), not self._view.me.tenant))
         self._connections.set(units.count(now.get("connections")))
         self._received.set(_rate(now.get("received")), units.size(now.get("bytes_in")) + "/s" if now else "")
         self._delivered.set(_rate(now.get("delivered")), units.size(now.get("bytes_out")) + "/s" if now else "")
         self._dropped.set(_rate(now.get("dropped")))
         self._queued.set(units.count(now.get("queued")))
+
+
+def missing(problem: str, has_figures: bool, is_platform: bool) -> str:
+    """Say why there are no figures. `problem`: of the sampler; it names what only the platform's people see."""
+    if problem:
+        return problem if is_platform else _NOT_READ
+    return "" if has_figures else _NO_FIGURES
 
 
 def _rate(value: float | None) -> str:

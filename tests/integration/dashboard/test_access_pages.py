@@ -221,6 +221,10 @@ def test_file_is_applied_after_it_has_said_what_would_change(served: Dashboard, 
     file.write_text(json.dumps({"tenants": [{"tenant": {"name": "wanted"}, "devices": ["d1"]}]}))
     page = served.as_(ADMIN, "/tenants")
     press(page, "Apply a file")
+    other = tmp_path / "wanted.txt"
+    other.write_text("no JSON")
+    page.set_input_files("input[type=file]", other)
+    notified(page, "The file is not taken: expected a JSON file (.json) of at most 16 MiB.")
     page.set_input_files("input[type=file]", file)
     expect(page.get_by_text("changes would be made.")).to_be_visible()
     served("GET", "/tenants/wanted", status=404)

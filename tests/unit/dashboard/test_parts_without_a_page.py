@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from iothub.dashboard import api, export, exposition, limits, login, parts, table, units
+from iothub.dashboard.pages.tenant import missing
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,23 @@ def test_examples(module: ModuleType) -> None:
 
     assert found.attempted > 0
     assert found.failed == 0
+
+
+@pytest.mark.parametrize(
+    ("problem", "has_figures", "is_platform", "text"),
+    [
+        ("", True, True, ""),
+        ("", False, False, "No figures yet"),
+        ("no hub runs in hub", True, True, "no hub runs in hub"),
+        ("no hub runs in hub", False, False, "The hub's figures cannot be read"),
+    ],
+)
+def test_tenant_without_figures_has_a_sentence(problem: str, has_figures: bool, is_platform: bool, text: str) -> None:
+    """What the hub's folder is, is nothing for the people of a tenant."""
+    shown = missing(problem, has_figures, is_platform)
+
+    assert shown.startswith(text)
+    assert bool(shown) is bool(text)
 
 
 def test_wrong_fields_of_a_form_are_each_said_once() -> None:
