@@ -8,8 +8,13 @@ cd "$(dirname "$0")/.."
 bin=.venv/bin
 left_out=()
 logs=$(mktemp -d)
-beside=  # the process of the tests on real servers, which run beside those that measure nothing
-trap '[ -n "$beside" ] && kill -INT -- "-$beside" 2>/dev/null && wait "$beside"; rm -rf "$logs"' EXIT
+beside=()  # the processes of the tests on real servers, which run beside those that measure nothing
+stop_beside() {
+    local each
+    for each in "${beside[@]}"; do kill -INT -- "-$each" 2>/dev/null; done
+    for each in "${beside[@]}"; do wait "$each"; done
+}
+trap 'stop_beside; rm -rf "$logs"' EXIT
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo -n "$@"; else return 1; fi; }
 
@@ -86,18 +91,17 @@ plain_tests() { IOTHUB_PURE_PYTHON=1 tests "$@"; }
 packaged=tests/services/sql_and_redis  # they need neither HBase nor Kafka, and have servers of their own
 on_packaged() { IOTHUB_SERVICES_DIR=$PWD/.services/packaged IOTHUB_SERVICES_SHIFT=50 tests "$packaged"; }
 
-on_servers() {  # they start the servers, wait for them most of the time, and stop them
-    trap 'exit 130' INT
-    step "real HBase and Kafka, beside the next steps" tests --ignore $packaged tests/services
-    step "real MariaDB, PostgreSQL and Redis, beside them, too" on_packaged
+run_beside() {  # run_beside NAME COMMAND...: they start servers, wait for them most of the time, and stop them
+    set -m  # so that it can be interrupted, and stops what it has started
+    (trap 'exit 130' INT; step "$@") >"$logs/servers.${#beside[@]}" 2>&1 &
+    beside+=($!)
+    set +m
 }
 
 if [ -n "$has_servers" ]; then
     echo "real servers: their tests run beside the next steps"
-    set -m  # so that it can be interrupted, and stops what it has started
-    on_servers >"$logs/servers" 2>&1 &
-    beside=$!
-    set +m
+    run_beside "real HBase and Kafka, beside the next steps" tests --ignore $packaged tests/services
+    run_beside "real MariaDB, PostgreSQL and Redis, beside them, too" on_packaged
 fi
 
 spread="-n $(nproc) --dist loadfile"  # what measures nothing, and may run beside the servers; a hub takes a port that is free
@@ -116,13 +120,14 @@ step "the plain twin: engine, its properties, a smoke set" plain_tests $spread t
 alone=$(printf 'tests/integration/faults/test_%s.py ' few_descriptors first_packets hostile_clients noisy_neighbours stop)
 alone+="tests/integration/quota/test_applied_limits.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine
 browser=tests/integration/dashboard  # Playwright keeps an event loop of its own in the process
-step "real processes, sockets and clients" tests $spread tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone $jobs $browser)
-step "the dashboard in a browser" tests $browser
-if [ -n "$beside" ]; then
+waiting="-n $(($(nproc) + 1)) --dist loadfile"  # these wait for processes, time-outs and each other: two workers take half a processor
+step "real processes, sockets and clients" tests $waiting tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone $jobs $browser)
+step "the dashboard in a browser" tests $spread $browser
+if [ "${#beside[@]}" -gt 0 ]; then
     echo "waiting for the tests on real servers ..."
-    wait "$beside" || echo "FAILED         the tests on real servers did not come to their end" >>"$summary"
-    beside=
-    cat "$logs/servers"
+    for each in "${beside[@]}"; do wait "$each" || echo "FAILED         tests on real servers did not come to their end" >>"$summary"; done
+    beside=()
+    cat "$logs"/servers.*
 fi
 step "faults and rates, one after the other" tests $alone
 
