@@ -27,6 +27,7 @@ COMPILED = (
     (Path("services"), Path("iothub_services/queues/redis")),
     (Path("services"), Path("iothub_services/queues/remote")),
     (Path("services"), Path("iothub_services/queues/sqlite")),
+    (Path("services"), Path("iothub_services/retained")),
 )
 # What a class in a .pxd says of its memory, as decorators.
 OF_MEMORY = ("freelist", "no_gc")

@@ -28,6 +28,7 @@ COMPILED = (
     "iothub_services.queues.redis",
     "iothub_services.queues.remote",
     "iothub_services.queues.sqlite",
+    "iothub_services.retained",
 )
 """The packages with compiled modules."""
 

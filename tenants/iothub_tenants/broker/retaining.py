@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from functools import partial
-from itertools import islice
 from typing import Protocol, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredLock
@@ -31,7 +30,7 @@ from iothub_services.queues.bodies import message_of
 from iothub_services.queues.fastest import fastest
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
-from iothub_services.retained.index import RetainedIndex
+from iothub_services.retained.index import RetainedEntry, RetainedIndex, remembered
 from iothub_services.retained.port import RetainedBody, RetainedTopic
 from iothub_tenants.broker.kept_messages import KeptMessages
 from iothub_tenants.broker.peer_retained import NoPeerRetained, OnDone, PeerRetained
@@ -41,6 +40,7 @@ PAGE_BYTES = 64 << 10  # of them, about: what a replay holds for a client that r
 NODES = 1024  # of the index looked at in one go, and messages sent from memory before others get their turns
 STORE = "retained"  # by which damaged messages are counted
 _SHOWN = 100  # bytes of a Topic Name
+_ANY_SIZE = 1 << 62
 _HERE = ""  # the source of what is published at this hub; other hubs are named by their ids
 _UNKNOWN_ARRIVALS = 1024  # of topics without a retained message, remembered while replays run
 _decoded = fastest("message_of", message_of)
@@ -67,20 +67,31 @@ class Snapshot:
     """What was retained when the subscriptions of one SUBSCRIBE became active. What is routed later comes live.
 
     `settled`: fires when all that was routed before is durable, and known here; `failure`: why it never will be. `begun`: how many messages had
-    arrived when it began; `asked`: how many had when another hub was asked, if that was later. `fetched`: the versions of the page being sent.
-    `as_of`: the changes of the index up to which it says what was fetched.
+    arrived when it began; `asked`: how many had when another hub was asked, if that was later. `as_of`: the changes of the index up to which it says
+    what is in the page being sent.
     """
 
     settled: Deferred[None]
 
-    __slots__ = ("as_of", "asked", "begun", "failure", "fetched", "settled")
+    __slots__ = ("_page", "_versions", "as_of", "asked", "begun", "failure", "settled")
 
     def __init__(self, arrivals: int) -> None:
         self.begun = arrivals
         self.asked: dict[Hashable, int] = {}
-        self.fetched: dict[bytes, int] = {}
+        self._page: Sequence[RetainedEntry | RetainedBody] = ()
+        self._versions: dict[bytes, int] | None = None  # of the page, when somebody has asked
         self.as_of = -1
         self.failure: Failure | None = None
+
+    def begin_page(self, page: Sequence[RetainedEntry | RetainedBody], as_of: int) -> None:
+        self._page, self._versions = page, None
+        self.as_of = as_of
+
+    def versions(self) -> dict[bytes, int]:
+        """Return the version of each topic in the page being sent."""
+        if self._versions is None:
+            self._versions = {each.topic: each.version for each in self._page}
+        return self._versions
 
 
 class Retaining:
@@ -113,7 +124,6 @@ class Retaining:
         is_alone = isinstance(self._peers, NoPeerRetained)
         # With other hubs the store alone says what is there: a hub that is gone may have written what it did not announce.
         self._kept = (kept or KeptMessages()) if is_alone else None
-        self._keeper = object()  # of those in there whose version the index says
         self._fetching: dict[bytes, list[Deferred[None]]] = {}  # pages by their first topic -> who else waits for them
         self._is_unannounced = False  # another hub may have written what the index does not have
         self._reading = DeferredLock()
@@ -156,7 +166,7 @@ class Retaining:
             known = self._index.get(topic.topic)
             if known is not None and known.version < topic.version:
                 self._unannounced[topic.topic] = topic.version
-            self._index.put(topic)
+            self._forget(self._index.put(*topic))
             self._count_stored(topic.topic)
 
     def units_of(self, topic: bytes, size: int) -> tuple[tuple[Quota, int], ...]:
@@ -187,7 +197,7 @@ class Retaining:
 
     def changed(self, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
         """A write of this hub is durable; `size` 0: the message was deleted."""
-        self._index.noted(topic, version, expires_at_ms, size)
+        self._forget(self._index.noted(topic, version, expires_at_ms, size))
         self._note_done(topic)
         self._count_stored(topic)
         self._peers.announce_change(self._tenant_id, topic, version, expires_at_ms, size)
@@ -195,9 +205,9 @@ class Retaining:
     def failed(self, topic: bytes) -> None:
         """A write was given up: count what is stored, unless another write of the topic is on its way.
 
-        The store may have done it nevertheless: what is in memory proves nothing any more.
+        The store may have done it nevertheless: what is in memory of it proves nothing any more.
         """
-        self._keeper = object()
+        self._forget(self._index.renew(topic))
         self._note_done(topic)
         if topic in self._coming:
             return
@@ -210,9 +220,9 @@ class Retaining:
         if entry is not None and 0 < entry.expires_at_ms <= self._now_ms():
             self._gone(entry)
 
-    def _gone(self, entry: RetainedTopic) -> None:
+    def _gone(self, entry: RetainedEntry) -> None:
         """The store has no message of this version any more, nor an older one."""
-        self._index.remove(entry.topic, entry.version)
+        self._forget(self._index.remove(entry.topic, entry.version))
         self._peers.announce_change(self._tenant_id, entry.topic, entry.version, 0, 0)
         self._count_stored(entry.topic)
 
@@ -220,7 +230,7 @@ class Retaining:
 
     def take_change(self, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
         """A write of another hub is durable; `size` 0: the message was deleted."""
-        self._index.noted(topic, version, expires_at_ms, size)
+        self._forget(self._index.noted(topic, version, expires_at_ms, size))
         if self._unannounced.get(topic) == version:
             del self._unannounced[topic]
         self._count_stored(topic)
@@ -352,7 +362,7 @@ class Retaining:
         entry = self._index.get(topic)
         if entry is None:
             return True
-        is_newer = entry.version > (snapshot.fetched.get(topic) or entry.version)  # 0: it is damaged
+        is_newer = entry.version > (snapshot.versions().get(topic) or entry.version)  # 0: it is damaged
         if is_newer and entry.version != self._unannounced.get(topic):
             return True
         arrived = self._arrived.get(topic, {})
@@ -363,9 +373,10 @@ class Retaining:
         await snapshot.settled
         if snapshot.failure is not None:
             snapshot.failure.raiseException()
-        matching = _Matching(self._index, subscription.filter)
+        matches = self._index.match(subscription.filter)
         from_memory = 0
-        while (entries := matching.next(self._now_ms())) is not None:
+        while not matches.is_done:
+            entries = matches.next_entries(self._now_ms(), NODES, SLICE, PAGE_BYTES)
             as_of = self._index.changes
             messages = self._remembered(snapshot, entries, as_of) if entries else None
             if messages is None:
@@ -405,28 +416,20 @@ class Retaining:
         matches = self._index.match(topic_filter)
         found: list[bytes] = []
         while not matches.is_done:
-            found += [topic.topic for topic in matches.next_topics(NODES, now_ms)]
+            found += [entry.topic for entry in matches.next_entries(now_ms, NODES, NODES, _ANY_SIZE)]
             if not matches.is_done:
                 await self._store.fetch(self._tenant_id, [])  # others get their turns
         return found
 
-    def _remembered(self, snapshot: Snapshot, entries: Sequence[RetainedTopic], as_of: int) -> list[Message] | None:
+    def _remembered(self, snapshot: Snapshot, entries: list[RetainedEntry], as_of: int) -> list[Message] | None:
         """Return the messages of a page, which the index had `as_of` so many changes, without the store; None: they are not all in memory."""
-        kept, keeper = self._kept, self._keeper
-        if kept is None:
-            return None
-        messages: list[Message] = []
-        for topic, version, _, _ in entries:
-            message = kept.get(keeper, topic, version)
-            if message is None:
-                return None
-            messages.append(message)
-        snapshot.fetched = {entry.topic: entry.version for entry in entries}
-        snapshot.as_of = as_of
-        return self._unexpired(messages)
+        messages = remembered(entries, self._clock.wall()) if self._kept is not None else None
+        if messages is not None:
+            snapshot.begin_page(entries, as_of)
+        return messages
 
     async def _page(
-        self, session: Session, snapshot: Snapshot, entries: Sequence[RetainedTopic], as_of: int
+        self, session: Session, snapshot: Snapshot, entries: list[RetainedEntry], as_of: int
     ) -> list[Message]:
         """Fetch a page, or wait for whoever is fetching it: many subscribe at once when a hub has started."""
         if not entries or self._kept is None:
@@ -450,28 +453,38 @@ class Retaining:
             each.callback(None)
         return result
 
-    async def _fetch(self, session: Session, snapshot: Snapshot, entries: Sequence[RetainedTopic]) -> list[Message]:
-        keeper, as_of = self._keeper, self._index.changes
+    async def _fetch(self, session: Session, snapshot: Snapshot, entries: list[RetainedEntry]) -> list[Message]:
+        as_of = self._index.changes
         bodies = await self._store.fetch(self._tenant_id, [entry.topic for entry in entries])
-        snapshot.fetched = {body.topic: body.version for body in bodies}
+        snapshot.begin_page(bodies, as_of)
+        versions = snapshot.versions()
         for entry in entries:
-            version = snapshot.fetched.get(entry.topic)
+            version = versions.get(entry.topic)
             if version is None:
-                self._index.remove(entry.topic, entry.version)  # another hub has deleted it
+                self._forget(self._index.remove(entry.topic, entry.version))  # another hub has deleted it
                 self._count_stored(entry.topic)
             elif version < entry.version:
-                as_of = -1
-        snapshot.as_of = as_of
+                snapshot.as_of = -1
+        asked_for = {entry.topic: entry for entry in entries}
         messages: list[Message] = []
         for body in bodies:
             message = self._message(body)
             if message is not None:
                 messages.append(message)
-                if self._kept is not None:
-                    self._kept.put(keeper, body.topic, body.version, message)
+                self._remember(asked_for[body.topic], body.version, message)
         if len(messages) < len(bodies):
             self._plane.turn.drop(self._tenant, session, Drop.STORE_FAILED, len(bodies) - len(messages))
         return self._unexpired(messages)
+
+    def _remember(self, entry: RetainedEntry, version: int, message: Message) -> None:
+        """Keep what was fetched in memory, if the index has had this version of it since it was asked for."""
+        if self._kept is not None and version == entry.version and self._index.get(entry.topic) is entry:
+            self._kept.put(entry, message)
+
+    def _forget(self, entry: RetainedEntry | None) -> None:
+        """This entry is not in the index any more."""
+        if self._kept is not None and entry is not None:
+            self._kept.forget(entry)
 
     def _unexpired(self, messages: list[Message]) -> list[Message]:
         now = self._clock.wall()
@@ -499,12 +512,12 @@ class Retaining:
                 await on_progress(start + len(chosen), len(topics))
         return deleted
 
-    async def _note_deleted(self, topics: Sequence[bytes], before: Sequence[RetainedTopic | None]) -> None:
+    async def _note_deleted(self, topics: Sequence[bytes], before: Sequence[RetainedEntry | None]) -> None:
         """The store has deleted these. What was announced meanwhile was written before that or after it: the store says which."""
-        changed: list[RetainedTopic] = []
+        changed: list[RetainedEntry] = []
         for topic, entry in zip(topics, before, strict=True):
             now = self._index.get(topic)
-            if now is not None and now == entry:
+            if now is not None and now is entry:
                 self._gone(now)
             elif now is not None:
                 changed.append(now)
@@ -513,38 +526,6 @@ class Retaining:
             for each in changed:
                 if each.topic not in there:
                     self._gone(each)
-
-
-class _Matching:
-    """The topics that a Topic Filter matches, in pages of at most PAGE_BYTES of bodies, as the index has them when a page is asked for."""
-
-    def __init__(self, index: RetainedIndex, topic_filter: bytes) -> None:
-        self._index = index
-        self._matches = index.match(topic_filter)
-        self._found: deque[RetainedTopic] = deque()
-        self._as_of = -1  # the changes of the index when the first of these was found
-
-    def next(self, now_ms: int) -> list[RetainedTopic] | None:
-        """Return the topics of a page, none if a stretch of the index had none; None at the end."""
-        found = self._found
-        if not found:
-            if self._matches.is_done:
-                return None
-            self._as_of = self._index.changes
-        if len(found) < SLICE:
-            found.extend(self._matches.next_topics(NODES, now_ms))
-        page: list[RetainedTopic] = []
-        left = PAGE_BYTES
-        for entry in islice(found, SLICE):
-            left -= entry.size
-            if page and left < 0:
-                break
-            page.append(entry)
-        for _ in page:
-            found.popleft()
-        if self._as_of == self._index.changes:
-            return page
-        return [now for each in page if (now := self._index.get(each.topic)) is not None]
 
 
 def _keep(failure: Failure, snapshot: Snapshot) -> None:

@@ -11,8 +11,9 @@ from iothub.base.errors import BackendError
 from iothub.engine.message import Message
 from iothub.testing.engine import packets
 from iothub_services.auth.port import TenantRecord
+from iothub_services.retained.index import RetainedEntry
 from iothub_services.retained.port import RetainedWrite
-from iothub_tenants.broker.kept_messages import KeptMessages
+from iothub_tenants.broker.kept_messages import PLACE_BYTES, KeptMessages
 from iothub_tenants.broker.peer_retained import OnAsked, OnDone, PeerRetained
 from iothub_tenants.broker.retaining import SLICE
 from tests.support.in_process.control_harness import Harness as ControlHarness
@@ -20,40 +21,45 @@ from tests.support.in_process.control_harness import now
 from tests.support.in_process.retained_harness import TENANT, Harness
 
 ONE = Message(b"t", bytes(100))
-COPIES = 5
+SIZE = ONE.size + PLACE_BYTES
 
 
-def test_version_that_is_not_kept_is_not_found() -> None:
+def entry() -> RetainedEntry:
+    return RetainedEntry(b"t", 1, 0, 100)
+
+
+def test_message_is_found_where_it_was_put_until_it_is_forgotten() -> None:
+    """Forgetting what is not there is nothing."""
     kept = KeptMessages()
-    kept.put("me", b"t", 2, ONE)
+    one, other = entry(), entry()
+    kept.put(one, ONE)
+    assert (one.message, other.message) == (ONE, None)
 
-    assert kept.get("me", b"t", 2) is ONE
-    assert kept.get("me", b"t", 1) is None
-    assert kept.get("me", b"u", 2) is None
-    assert kept.get("you", b"t", 2) is None
+    for each in (one, one, other):
+        kept.forget(each)
+
+    assert (one.message, kept.size_bytes) == (None, 0)
 
 
 def test_first_that_came_goes_first() -> None:
-    """As soon as they have more bytes than they may; another version of a topic takes the place of the first."""
-    kept = KeptMessages(2 * COPIES * ONE.size)
-    for version, topic in enumerate((b"a", b"b", b"b", b"c")):
-        kept.put("me", topic, version, ONE)
+    """As soon as they have more bytes than they may; what is put again counts once, as the last one."""
+    kept = KeptMessages(2 * SIZE)
+    entries = [entry() for _ in range(3)]
+    first, second, third = entries
 
-    assert [kept.get("me", topic, version) for topic, version in ((b"a", 0), (b"b", 1), (b"b", 2), (b"c", 3))] == [
-        None,
-        None,
-        ONE,
-        ONE,
-    ]
-    assert kept.size_bytes == 2 * COPIES * ONE.size
+    for each in (first, second, first, third):
+        kept.put(each, ONE)
+
+    assert [each.message for each in entries] == [ONE, None, ONE]
+    assert kept.size_bytes == 2 * SIZE
 
 
 def test_message_above_the_bound_is_not_kept() -> None:
-    kept = KeptMessages(COPIES * ONE.size - 1)
-    kept.put("me", b"t", 1, ONE)
+    kept = KeptMessages(SIZE - 1)
+    one = entry()
+    kept.put(one, ONE)
 
-    assert kept.get("me", b"t", 1) is None
-    assert kept.size_bytes == 0
+    assert (one.message, kept.size_bytes) == (None, 0)
 
 
 def test_brokers_of_all_tenants_have_one_bound(harness: ControlHarness) -> None:
@@ -115,6 +121,47 @@ def test_what_another_hub_could_not_announce_is_looked_for_in_the_store(payload:
     harness.subscribe()
 
     assert sorted(harness.taken()) == [(b"r/0", b"x"), *([(b"r/1", payload)] if payload else [])]
+
+
+@pytest.mark.parametrize("payload", [b"new", b""])
+def test_what_replaces_a_message_frees_its_memory(payload: bytes) -> None:
+    """Whether there is another message or none: nothing of it waits until others need its place."""
+    harness = Harness(2)
+    harness.subscribe()
+    kept = harness.retaining._kept
+    assert kept is not None
+    both = kept.size_bytes
+
+    harness.retain(b"r/1", payload)
+
+    assert kept.size_bytes * 2 == both
+
+
+def test_message_is_not_kept_if_another_one_came_while_it_was_read() -> None:
+    """It is of a version that the index does not have any more."""
+    harness = Harness(1)
+    harness.bodies.is_held = True
+    harness.subscribe()
+    harness.retain(b"r/0", b"new")
+
+    harness.bodies.release()
+
+    assert harness.retaining._kept is not None
+    assert harness.retaining._kept.size_bytes == 0
+
+
+def test_message_is_not_kept_if_a_write_of_it_was_given_up_while_it_was_read() -> None:
+    """The store may have done the write after that."""
+    harness = Harness(1)
+    harness.bodies.is_held = True
+    harness.subscribe()
+    assert harness.retaining.may_retain(b"r/0", 1)
+    harness.retaining.failed(b"r/0")
+
+    harness.bodies.release()
+
+    assert harness.retaining._kept is not None
+    assert harness.retaining._kept.size_bytes == 0
 
 
 def test_message_whose_deletion_was_given_up_is_looked_for_in_the_store() -> None:
