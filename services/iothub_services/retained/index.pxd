@@ -27,6 +27,7 @@ cdef class RetainedIndex:
 
     @cython.locals(node=Node)
     cpdef RetainedEntry get(self, bytes topic)
+    cdef Node _find(self, bytes topic)
     @cython.locals(node=Node, child=Node, old=RetainedEntry)
     cpdef RetainedEntry put(self, bytes topic, long long version, long long expires_at_ms, Py_ssize_t size)
     @cython.locals(node=Node, path=list, child=Node, entry=RetainedEntry)

@@ -59,12 +59,16 @@ class RetainedIndex:
         self.deleted = None
 
     def get(self, topic: bytes) -> RetainedEntry | None:
+        node = self._find(topic)
+        return None if node is None else node.entry
+
+    def _find(self, topic: bytes) -> Node | None:
         node: Node | None = self.root
         for level in topic.split(b"/"):
             if node is None or node.children is None:
                 return None
             node = node.children.get(level)
-        return None if node is None else node.entry
+        return node
 
     def put(self, topic: bytes, version: int, expires_at_ms: int, size: int) -> RetainedEntry | None:
         """Add or replace an entry; return the one that it replaces. O(levels)."""
@@ -112,12 +116,16 @@ class RetainedIndex:
         return entry
 
     def renew(self, topic: bytes) -> RetainedEntry | None:
-        """Put another entry in the place of one, with the same numbers, and return the one that it replaces: what was found of it counts no more."""
-        entry = self.get(topic)
-        if entry is None:
+        """Put another entry in the place of one, with the same numbers, and return the one that it replaces: what was found of it counts no more.
+
+        The node stays: a match that is under way comes to the new one.
+        """
+        node = self._find(topic)
+        entry = None if node is None else node.entry
+        if node is None or entry is None:
             return None
-        self.remove(topic, entry.version)
-        self.put(topic, entry.version, entry.expires_at_ms, entry.size)
+        node.entry = RetainedEntry(topic, entry.version, entry.expires_at_ms, entry.size)
+        self.changes += 1
         return entry
 
     def noted(self, topic: bytes, version: int, expires_at_ms: int, size: int) -> RetainedEntry | None:

@@ -11,7 +11,7 @@ from iothub.engine.message import Message
 from iothub_services.retained.index import RetainedEntry
 
 KEPT_BYTES = 32 << 20
-PLACE_BYTES = 160  # what it takes to have one here
+PLACE_BYTES = 256  # what it takes to have one here, the Client Identifier of its publisher included
 
 
 class KeptMessages:

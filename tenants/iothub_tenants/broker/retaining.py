@@ -91,6 +91,7 @@ class Snapshot:
         """Return the version of each topic in the page being sent."""
         if self._versions is None:
             self._versions = {each.topic: each.version for each in self._page}
+            self._page = ()  # what it holds need not wait for a slow client
         return self._versions
 
 

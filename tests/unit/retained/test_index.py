@@ -208,3 +208,18 @@ def test_remembered_messages_are_all_or_none() -> None:
 
     assert remembered(entries, 5.0) == [entries[0].message, entries[2].message]
     assert remembered([], 0.0) == []
+
+
+@pytest.mark.parametrize("topic_filter", [b"#", b"a/+", b"+/1"])
+def test_entry_that_is_renewed_is_found_by_a_match_that_is_under_way(topic_filter: bytes) -> None:
+    """Its node is the only one on its way, and the match has been at its parent."""
+    index = filled(b"a/1", b"b/1", b"a/0")
+    matches = index.match(topic_filter)
+    first = {entry.topic for entry in matches.next_entries(0, ALL, 1, ALL)}
+
+    old = {topic: index.renew(topic) for topic in (b"a/1", b"b/1", b"a/0")}
+
+    rest = matches.next_entries(0, ALL, ALL, ALL)
+    assert first | {entry.topic for entry in rest} == {t for t in old if reference(topic_filter, t)}
+    assert all(entry is not old[entry.topic] for entry in rest)
+    assert (index.messages, index.bytes) == (3, 30)

@@ -283,3 +283,20 @@ class OtherHubs(PeerRetained):
     def await_synced(self, tenant_id: int, on_asked: OnAsked, on_done: OnDone) -> bool:
         del tenant_id, on_asked, on_done
         return False
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_message_whose_write_is_given_up_during_a_replay_is_replayed(is_warm: bool) -> None:
+    """It stays retained, and does not come live."""
+    harness = Harness(3 * SLICE)
+    if is_warm:
+        harness.subscribe()
+        harness.taken()
+    harness.client.transport.is_stuck = True
+    harness.subscribe()
+
+    assert harness.retaining.may_retain(b"r/5", 1)
+    harness.retaining.failed(b"r/5")
+
+    harness.client.transport.is_stuck = False
+    assert {topic for topic, _ in harness.taken()} == {b"r/%d" % number for number in range(3 * SLICE)}
