@@ -25,6 +25,7 @@ CASES = [
     ("none", 1000, "storm -n 5", None),
     ("none", 1000, "publish -n 20 -q 1 -W 5", None),
     ("none", 1000, "pair -n 5 -q 1 --rate 200", None),
+    ("none", 1000, "pair -n 5 -q 1 --rate 200 --burst 20", None),
     ("drop", 1000, Q0, "lost"),
     ("drop", 1000, Q1, "lost"),
     ("drop", 1000, FAN, "lost"),
