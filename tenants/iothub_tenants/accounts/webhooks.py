@@ -104,7 +104,7 @@ def create(
         row = {"tenant_id": owner, "name": name, "is_enabled": True, "salt": salt, "old_salt": "", "old_until_ms": 0}
         times = {"created_ms": writer.now_ms, "changed_ms": writer.now_ms}
         writer.connection.execute(insert(table).values(row | values | times))
-        made = _webhook(_find(writer.connection, owner, name), tenant)
+        made = _webhook(_find(writer.connection, owner, name, tenant), tenant)
         writer.changed(owner, ChangeKind.WEBHOOK, name, after=made)
         return NewWebhook(made, signing.shown(signing.secret_of(store.pepper, salt)))
 
@@ -120,13 +120,13 @@ def list_all(store: AccountStore, tenant: str | None) -> list[Webhook]:
 def show(store: AccountStore, tenant: str | None, name: str) -> Webhook:
     """Return one webhook. Raises NotFoundError."""
     with store.read() as connection:
-        return _webhook(_find(connection, _owner(connection, tenant), name), tenant)
+        return _webhook(_find(connection, _owner(connection, tenant), name, tenant), tenant)
 
 
 def attempts(store: AccountStore, tenant: str | None, name: str) -> list[ShownAttempt]:
     """Return the last attempts of all hubs, newest first. Raises NotFoundError."""
     with store.read() as connection:
-        found = _find(connection, _owner(connection, tenant), name)
+        found = _find(connection, _owner(connection, tenant), name, tenant)
         query = select(attempt_table).where(attempt_table.c.webhook_id == found["id"])
         rows = connection.execute(query.order_by(attempt_table.c.id.desc()).limit(MOST_ATTEMPTS)).mappings()
         return [ShownAttempt(**{name: value for name, value in row.items() if name != "webhook_id"}) for row in rows]
@@ -147,7 +147,7 @@ def rotate(store: AccountStore, tenant: str | None, name: str) -> NewWebhook:
     """Make a new secret; for a day the old one signs, too. Raises NotFoundError, ConflictError."""
     _require_pepper(store)
     with store.read() as connection:
-        old = _find(connection, _owner(connection, tenant), name)["salt"]
+        old = _find(connection, _owner(connection, tenant), name, tenant)["salt"]
     salt = signing.new_salt()
     until = int(store.clock.wall() * 1000) + OLD_SECRET_MS
     changed = _change(store, tenant, name, {"salt": salt, "old_salt": old, "old_until_ms": until})
@@ -158,7 +158,7 @@ def remove(store: AccountStore, tenant: str | None, name: str) -> None:
     """Delete a webhook with its attempts; what waits for it is dropped. Raises NotFoundError, ConflictError."""
     with store.write() as writer:
         owner = _owner(writer.connection, tenant, is_changed=True)
-        found = _find(writer.connection, owner, name)
+        found = _find(writer.connection, owner, name, tenant)
         _delete(writer.connection, table.c.id == found["id"])
         writer.changed(owner, ChangeKind.WEBHOOK, name, before=_webhook(found, tenant))
 
@@ -167,7 +167,7 @@ def target(store: AccountStore, tenant: str | None, name: str) -> Target:
     """Return one as hubs have it, enabled or not: for a test. Raises NotFoundError."""
     _require_pepper(store)
     with store.read() as connection:
-        found = _find(connection, _owner(connection, tenant), name)
+        found = _find(connection, _owner(connection, tenant), name, tenant)
         return _target(store, found, tenant)
 
 
@@ -228,10 +228,10 @@ def _delete(connection: Connection, which: ColumnElement[bool]) -> None:
 def _change(store: AccountStore, tenant: str | None, name: str, values: dict[str, object]) -> Webhook:
     with store.write() as writer:
         owner = _owner(writer.connection, tenant, is_changed=True)
-        found = _find(writer.connection, owner, name)
+        found = _find(writer.connection, owner, name, tenant)
         changed = values | {"changed_ms": writer.now_ms}
         writer.connection.execute(update(table).where(table.c.id == found["id"]).values(changed))
-        made = _webhook(_find(writer.connection, owner, name), tenant)
+        made = _webhook(_find(writer.connection, owner, name, tenant), tenant)
         writer.changed(owner, ChangeKind.WEBHOOK, name, before=_webhook(found, tenant), after=made)
         return made
 
@@ -271,10 +271,11 @@ def _is(owner: int, name: str) -> ColumnElement[bool]:
     return and_(table.c.tenant_id == owner, table.c.name == name)
 
 
-def _find(connection: Connection, owner: int, name: str) -> RowMapping:
+def _find(connection: Connection, owner: int, name: str, tenant: str | None) -> RowMapping:
     row = connection.execute(select(table).where(_is(owner, name))).mappings().first()
     if row is None:
-        raise NotFoundError(f"there is no webhook {shown(name)}: `iothub webhook list` shows them")
+        of = "" if tenant is None else f" --tenant {tenant}"
+        raise NotFoundError(f"there is no webhook {shown(name)}: `iothub webhook list{of}` shows them")
     return row
 
 

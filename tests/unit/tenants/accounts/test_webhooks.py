@@ -109,8 +109,10 @@ def test_unknown_names_and_events_are_refused_with_what_is_expected(store: Accou
         webhooks.create(store, "acme", "pager", URL, [])
     with pytest.raises(ConfigError, match="beginning with a letter"):
         webhooks.create(store, "acme", "a/b", URL)
-    with pytest.raises(NotFoundError, match="webhook list"):
+    with pytest.raises(NotFoundError, match=r"`iothub webhook list --tenant acme` shows them"):
         webhooks.show(store, "acme", "pager")
+    with pytest.raises(NotFoundError, match=r"`iothub webhook list` shows them"):
+        webhooks.show(store, None, "pager")
     with pytest.raises(NotFoundError):
         webhooks.list_all(store, "nobody")
 
