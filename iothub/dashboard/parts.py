@@ -64,10 +64,11 @@ for _kind in (ui.input, ui.textarea):
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """What a list says that has nothing: why, and the command that changes it."""
+    """What a list says that has nothing: why, and the command that changes it, for who has its scope. `scope` "": for everybody."""
 
     text: str
     command: str = ""
+    scope: str = ""
 
 
 def command(*words: object) -> str:

@@ -108,7 +108,7 @@ class Table:
         self._view = view
         self._path = path
         self._columns = columns
-        self._empty = empty
+        self._empty = empty if not empty.scope or view.may(empty.scope) else Empty(empty.text)
         self._actions = [action for action in actions if view.may(action.scope)]
         self._query = dict(query or {})
         self._search = search

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from nicegui import ui
 
 from iothub.dashboard import dialogs, parts
-from iothub.dashboard.api import Json
+from iothub.dashboard.api import Json, RefusalError
 from iothub.dashboard.dialogs import Danger
 from iothub.dashboard.frame import ADMINISTRATION, DIAGNOSE, PLATFORM, View, page
 from iothub.dashboard.pages.changes import audit_columns
 from iothub.dashboard.parts import Empty, command
-from iothub.dashboard.table import Action, Column, Table, text
+from iothub.dashboard.table import NOT_FOUND, Action, Column, Table, text
 from iothub.dashboard.units import exact, moment
 
 
@@ -162,6 +162,15 @@ async def show_doctor(view: View) -> None:
 @page("/session-log", title="Session log", scope="status:read", group=DIAGNOSE, icon="timeline")
 async def show_session_log(view: View) -> None:
     parts.heading("Session log", "events of sessions by partition, and how far the session states are behind")
+
+    async def fetch() -> list[Json]:
+        try:
+            return (await view.api.page("/events/lag")).items
+        except RefusalError as refusal:
+            if refusal.status != NOT_FOUND:
+                raise
+            return []  # there is no log yet
+
     await Table(
         view,
         "/events/lag",
@@ -173,6 +182,7 @@ async def show_session_log(view: View) -> None:
             Column("applied", "Applied", "number", exact),
             Column("lag", "Behind", "number", exact),
         ),
-        empty=Empty("The log has no partition.", command("events", "lag")),
+        empty=Empty("No event has been written yet: the hub makes the log with the first.", command("events", "lag")),
         rows=0,
+        fetch=fetch,
     ).load()

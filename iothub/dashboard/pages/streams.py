@@ -39,6 +39,7 @@ async def show(view: View) -> None:
         empty=Empty(
             "No streams: applications can read messages from Kafka, without an MQTT client.",
             command("stream", "create", view.tenant, "telemetry", "sensors/#"),
+            "streams:write",
         ),
         actions=[Action("delete", "Delete", delete_row, "streams:write")],
     )

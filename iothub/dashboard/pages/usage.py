@@ -48,7 +48,9 @@ async def show(view: View) -> None:
             Column("connection_minutes", "Connection minutes", "number", exact),
             Column("stored_byte_hours", "Stored byte hours", "number", exact),
         ),
-        empty=Empty("Nothing is summed yet: the job `usage` does it every night.", command("job", "run", "usage")),
+        empty=Empty(
+            "Nothing is summed yet: the job `usage` does it every night.", command("job", "run", "usage"), "jobs:write"
+        ),
         query={"by": by},
         rows=0,
         is_filter=False,

@@ -272,6 +272,13 @@ def test_own_password_is_changed_and_one_logs_in_anew(served: Dashboard) -> None
     page.wait_for_selector("main")
 
 
+def test_command_that_a_role_may_not_do_is_not_offered(served: Dashboard, secret: str) -> None:
+    for role, tenant, count in ((ADMIN, "", 1), ("tenant-viewer", "access", 0)):
+        page = served.as_(role, f"{BASE}/usage", tenant=tenant)
+        expect(page.get_by_text("Nothing is summed yet")).to_be_visible()
+        expect(page.locator("main .io-command")).to_have_count(count)
+
+
 def test_login_that_ends_takes_the_page_and_its_mqtt_client_along(served: Dashboard, secret: str) -> None:
     """Nobody logs out here: the user is disabled while the page is open."""
 
