@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 
 from iothub.base.errors import CorruptRecordError
 from iothub.records.events import Event, Topic, encode_event, read_event
@@ -22,6 +22,7 @@ from iothub_services.sqlite.database import Schema
 from iothub_services.sqlite.store import SqliteStore
 
 _SESSIONS = _TABLES[Topic.SESSIONS]
+_AT_ONCE = 64  # rows of one INSERT: each statement gives the interpreter's lock away, which the reactor holds
 
 SCHEMA = Schema(
     name="events",
@@ -108,7 +109,11 @@ def entry_of(topic: Topic, offset: int, key: bytes, value: bytes) -> LoggedEvent
 
 def _append(connection: sqlite3.Connection, topic: Topic, rows: list[tuple[str, bytes]]) -> Iterable[int]:
     """Insert the events of one topic; one transaction writes at a time, so their offsets follow one another."""
-    connection.executemany(f"INSERT INTO {_TABLES[topic]} (key, value) VALUES (?, ?)", rows)  # noqa: S608
+    insert = f"INSERT INTO {_TABLES[topic]} (key, value) VALUES (?, ?)"  # noqa: S608
+    rest = len(rows) % _AT_ONCE
+    for at in range(0, len(rows) - rest, _AT_ONCE):
+        connection.execute(insert + ", (?, ?)" * (_AT_ONCE - 1), [*chain.from_iterable(rows[at : at + _AT_ONCE])])
+    connection.executemany(insert, rows[len(rows) - rest :])
     last = int(connection.execute("SELECT last_insert_rowid()").fetchone()[0])
     return range(last - len(rows) + 1, last + 1)
 
