@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build the programs that come as Go modules, at pinned versions, into a folder: helm (a minute) and promtool (some minutes). What is there stays.
+# Build the programs that come as Go modules, at pinned versions, into a folder: helm (a minute), kubeconform and promtool (some minutes). What is there stays.
 set -euo pipefail
 target=$(mkdir -p "$1" && cd "$1" && pwd)
 build() {  # build NAME MODULE@VERSION
@@ -10,4 +10,5 @@ build() {  # build NAME MODULE@VERSION
     rm -rf "$work"
 }
 build helm helm.sh/helm/v3/cmd/helm@v3.22.0
+build kubeconform github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
 build promtool github.com/prometheus/prometheus/cmd/promtool@v0.301.0

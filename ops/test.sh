@@ -55,7 +55,7 @@ if [ "${1:-}" = --nightly ]; then  # too long for a day: minutes on a new machin
     need_debian arch-test "--no-install-recommends arch-test" "Debian's Python for arm64"
     need_debian lintian "--no-install-recommends lintian" "the check of the Debian package"
     need_debian buildah "--no-install-recommends buildah" "the container image"
-    bash ops/go_tools.sh .venv/go || left_out+=("Helm and Prometheus on their files: helm and promtool need Go and its module proxy")
+    bash ops/go_tools.sh .venv/go || left_out+=("Helm, kubeconform and Prometheus on their files: the programs need Go and its module proxy")
 fi
 
 for reason in "${left_out[@]:-}"; do [ -n "$reason" ] && echo "NOT RUN  $reason"; done

@@ -1,4 +1,4 @@
-"""Helm on the chart, and Prometheus on the alert rules: programs that take minutes to build, by `ops/go_tools.sh`."""
+"""Helm on the chart, kubeconform on the Kubernetes files, and Prometheus on the alert rules: programs that `ops/go_tools.sh` builds in minutes."""
 
 from __future__ import annotations
 
@@ -78,6 +78,48 @@ def test_objects_of_the_chart_are_valid(tmp_path: Path, name: str) -> None:
         if each["kind"] != "ServiceMonitor":
             kubernetes_validate.validate(each, RENDER["KUBERNETES"], strict=True)
         assert each["metadata"]["name"].startswith("mine-iothub")
+
+
+@pytest.fixture(scope="module")
+def schemas(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The schemas that `kubernetes_validate` brings, where kubeconform looks for them: without names of their own, which lead to the network."""
+    folder = tmp_path_factory.mktemp("schemas")
+    package = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
+    for file in (package / f"v{RENDER['KUBERNETES']}.0-local-strict").glob("*.json"):
+        schema = json.loads(file.read_text().replace('"/api/_definitions.json#', '"_definitions.json#'))
+        schema.pop("$id", None)
+        (folder / file.name).write_text(json.dumps(schema))
+    return folder
+
+
+def conform(schemas: Path, file: Path) -> subprocess.CompletedProcess[str]:
+    where = f"{schemas}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+    return run("kubeconform", "-strict", "-summary", "-skip", "ServiceMonitor", "-schema-location", where, file)
+
+
+@pytest.mark.parametrize("file", ["ops/kubernetes/iothub.yaml", "ops/schedules/kubernetes-cronjob.yaml"])
+def test_kubernetes_file_conforms(schemas: Path, tmp_path: Path, file: str) -> None:
+    """A field that there is not is found, so it has looked."""
+    written = (ROOT / file).read_text()
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(written.replace("\nspec:", "\nspec:\n  unheardOf: 1", 1))
+
+    done, refused = conform(schemas, ROOT / file), conform(schemas, wrong)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Invalid: 0, Errors: 0, Skipped: 0" in done.stdout
+    assert refused.returncode != 0
+    assert "unheardOf" in refused.stdout
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_objects_of_the_chart_conform(schemas: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "rendered.yaml").write_text(rendered(tmp_path, VALUES[name]).stdout)
+
+    done = conform(schemas, tmp_path / "rendered.yaml")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Invalid: 0, Errors: 0" in done.stdout
 
 
 @pytest.mark.parametrize(
