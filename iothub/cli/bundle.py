@@ -35,7 +35,9 @@ _FILES = 10_000
 _RUNS = 3
 _MODE = 0o600
 _PUBLIC = ("ca_file", "cert_file", "certificate_file")
-_OF_THE_HUB = re.compile(r"\{|\d{4}-\d\d-\d\dT")  # how a line of the log begins, as JSON or as text
+_OF_THE_HUB = re.compile(
+    r'\d{4}-\d\d-\d\dT|\{(?=.*"event": ).*"time": "\d{4}-\d\d-\d\dT'
+)  # a line of the log, as text or as JSON
 _NO_LOG = "add the end of the hub's log yourself; with systemd: journalctl -u iothub"
 
 

@@ -196,7 +196,7 @@ def test_what_looks_like_a_secret_is_replaced(text: str, left: str) -> None:
 LOG = """user admin, password q9wT1hJ3_x
 2026-01-02T03:04:05.678Z info    hub ready
 {"event": "hub ready", "level": "info", "time": "2026-01-02T03:04:05.678Z"}
-mosquitto_sub -u demo/console -P aB3dE5fG7hJ9"""
+{"device": "console", "secret": "aB3dE5fG7hJ9"}"""
 
 
 @contextmanager
