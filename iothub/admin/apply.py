@@ -26,6 +26,7 @@ OnSecret = Callable[[dict[str, str]], object]
 OnProgress = Callable[[int, int], object]
 
 _PARTS = ("tenant", "groups", "devices", "rules", "limits")
+_DRY_RUN = "dry-run:"  # before the name of a limit
 NOT_APPLIED = ("token_issuers", "bans", "streams")  # an export has them; they have commands of their own
 _OF_EXPORT = ("format", "version", "pepper")
 _SETTINGS: dict[str, type] = {
@@ -162,7 +163,8 @@ def _plan(
     if prunes and "limits" in given:
         for key in has:
             if key not in limits:
-                unset = partial(plans.set_plan, store, name, without=[key])
+                quota, left = _left_of(key, limits)
+                unset = partial(plans.set_plan, store, name, left, without=[quota])
                 yield Step("delete", "limit", "", f"{name}:{key}", has[key], _silent(unset))
 
 
@@ -204,7 +206,8 @@ class _Tenant:
         with placed(f"{where}.tenant"):
             if self._is_new:
                 tenants.require_free(self._store, self.name, frozenset(self._tenancy.reserved))
-            plans.require(self._wanted.get("plan") or self._tenancy.default_plan)
+            if self._is_new or "plan" in self._wanted:
+                plans.require(self._wanted.get("plan") or (self._tenancy.default_plan if self._is_new else ""))
             _check_settings(self._wanted)
         if "groups" in given:
             names.set_groups(_list(given, "groups", where), f"{where}.groups", prunes=prunes)
@@ -356,6 +359,7 @@ class _Tenant:
         from iothub_tenants.accounts import acl_rules
 
         found = []
+        to_come = self._streams_to_come()
         for place, given in enumerate(_list(self._given, "rules", self._where)):
             where = f"{self._where}.rules[{place}]"
             if isinstance(given, str):
@@ -375,8 +379,18 @@ class _Tenant:
                 )
             acl_rules.parse_action(words[2])
             acl_rules.check_filter(words[3])
-            found.append((words[0], words[1], words[2], words[3]))
+            if words[1] not in to_come:
+                found.append((words[0], words[1], words[2], words[3]))
         return found
+
+    def _streams_to_come(self) -> set[str]:
+        """Return the subjects of streams that only the file has: their rules are left, as the streams are, until somebody has created them."""
+        from iothub_tenants.accounts import streams
+
+        names = [_mapping(row, self._where).get("name") for row in _list(self._given, "streams", self._where)]
+        return {f"{streams.SUBJECT}{name}" for name in names} - {
+            f"{streams.SUBJECT}{row['name']}" for row in self._has.get("streams", ())
+        }
 
     def _known_rules(self) -> dict[tuple[str, str, str, str], int]:
         from iothub_tenants.accounts import acl_rules
@@ -449,13 +463,15 @@ class _Tenant:
             yield from self._pruned_groups()
 
     def _pruned_limits(self) -> Iterator[Step]:
+        from iothub_services.quota.grammar import parse_limits
         from iothub_tenants.accounts import quotas
 
         wanted = self._wanted_limits()
         for device, limits in self._known_limits().items():
             for key, text in limits.items():
                 if key not in wanted.get(device, {}):
-                    unset = partial(quotas.unset, self._store, self.name, [key], device or None)
+                    quota, left = _left_of(key, wanted.get(device, {}))
+                    unset = partial(quotas.change, self._store, self.name, parse_limits(left), [quota], device or None)
                     yield self._step("delete", "limit", f"{device}:{key}" if device else key, text, unset)
 
     def _pruned_rules(self) -> Iterator[Step]:
@@ -508,10 +524,21 @@ def _check_settings(wanted: Row) -> None:
 def _limits(words: list[str], where: str) -> dict[str, str]:
     """Return each limit by its name, checked. Raises ConfigError."""
     from iothub_services.quota.grammar import parse_limits
+    from iothub_tenants.accounts import limits
 
     with placed(where):
-        parse_limits(map(str, words))
+        limits.refuse_silent_trials(parse_limits(map(str, words)))
     return {word.partition("=")[0]: word for text in words for word in str(text).split()}
+
+
+def _left_of(key: str, limits: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Return the quota of a limit that is pruned, and what the file has of it: a limit and its dry run are removed together.
+
+    >>> _left_of("dry-run:connections", {"connections": "connections=5", "sessions": "sessions=7"})
+    ('connections', ['connections=5'])
+    """
+    quota = key.removeprefix(_DRY_RUN)
+    return quota, [limits[each] for each in (quota, _DRY_RUN + quota) if each in limits]
 
 
 def _same(has: str | None, wanted: str) -> bool:

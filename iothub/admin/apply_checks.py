@@ -130,12 +130,15 @@ class Names:
     def require_subject(self, subject: str, where: str) -> None:
         """Raise NotFoundError unless whom a rule is for will be there."""
         from iothub_services.auth.port import Scope
-        from iothub_tenants.accounts import acl_rules
+        from iothub_tenants.accounts import acl_rules, streams
 
         scope, name = acl_rules.split_subject(subject)
         if scope is Scope.GROUP:
             self.require_group(name, where)
         elif scope is Scope.DEVICE and not self._is_stream(name):
+            if name.startswith(streams.SUBJECT) and name not in self._devices:
+                stream = name.removeprefix(streams.SUBJECT)
+                raise NotFoundError(f"{where}: there is no stream {shown(stream)}: `iothub stream create` makes it")
             self.require_device(name, where)
 
     def _is_stream(self, subject: str) -> bool:

@@ -63,7 +63,7 @@ def merged(known: Limits, added: Limits) -> dict[str, str]:
     Raises:
         ConfigError: a dry run of a limit that is not counted.
     """
-    _refuse_silent_trials(added)
+    refuse_silent_trials(added)
     return {quota.value: _row(quota, windows, known.get(quota, ())) for quota, windows in added.items()}
 
 
@@ -87,7 +87,8 @@ def _by_name(name: str) -> tuple[str, bool]:
     return name.removeprefix(DRY_RUN), name.startswith(DRY_RUN)
 
 
-def _refuse_silent_trials(added: Limits) -> None:
+def refuse_silent_trials(added: Limits) -> None:
+    """Raise ConfigError if there is a dry run of a limit that is not counted."""
     for quota, windows in added.items():
         if not quota.has_trial and any(window.is_dry_run for window in windows):
             raise ConfigError(

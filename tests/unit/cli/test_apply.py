@@ -311,3 +311,57 @@ def test_file_that_is_no_yaml_is_refused(cli: Cli, tmp_path: Path) -> None:
     done = cli("apply", "-f", str(tmp_path / "bad.yaml"), code=2)
 
     assert "expected YAML or JSON" in done.err
+
+
+BOTH = "publish_messages=500/1s dry-run:publish_messages=100/1s"
+
+
+@pytest.mark.parametrize("left", ["publish_messages=500/1s", "dry-run:publish_messages=100/1s"])
+@pytest.mark.parametrize("has_file", [True, False])
+def test_limit_is_pruned_without_its_dry_run_and_the_other_way_round(
+    cli: Cli, tmp_path: Path, left: str, has_file: bool
+) -> None:
+    """They are one row of the store: what the file names stays, of a tenant and of a plan."""
+    limits = [left] if has_file else ["connections=7"]
+    both = {"plans": [{"name": "small", "limits": [BOTH]}], "tenants": [{"tenant": {"name": "acme"}, "limits": [BOTH]}]}
+    fewer = {
+        "plans": [{"name": "small", "limits": limits}],
+        "tenants": [{"tenant": {"name": "acme"}, "limits": limits}],
+    }
+    apply(cli, tmp_path, both)
+
+    apply(cli, tmp_path, fewer, "--prune", "--yes")
+
+    assert [row["value"] for row in json.loads(cli("tenant", "export", "acme").out)["limits"]] == limits
+    assert apply(cli, tmp_path, fewer, "--prune", "--yes")["steps"] == []
+
+
+def test_dry_run_of_a_limit_that_is_not_counted_is_refused_first(cli: Cli, tmp_path: Path) -> None:
+    refused = cli("apply", "-f", write(tmp_path, with_tenant(limits=["dry-run:session_expiry_s=7d"])), code=2)
+
+    assert "tenants[0].limits[0]: session_expiry_s has no dry run" in refused.err
+    assert cli.rows("tenant", "list") == []
+
+
+def test_rule_of_a_stream_waits_for_it(cli: Cli, tmp_path: Path) -> None:
+    """An export of another hub has both; the stream is made by its own command, in the tenant that the file makes."""
+    rules = ["deny * both #", "allow stream:s1 subscribe a/#"]
+    file = WANTED | with_tenant(rules=rules, streams=[{"name": "s1", "filter": "a/#"}])
+    first = apply(cli, tmp_path, file)
+    wrong = with_tenant(rules=["allow stream:s2 subscribe a/#"])
+    unknown = cli("apply", "-f", write(tmp_path, wrong), code=3)
+
+    assert ("create", "rule", "deny * both #") in changed(first)
+    assert ("create", "rule", rules[1]) not in changed(first)
+    assert "tenants[0].rules[0]: there is no stream 's2'" in unknown.err
+
+
+def test_default_plan_is_asked_of_new_tenants_alone(cli: Cli, tmp_path: Path) -> None:
+    apply(cli, tmp_path, {"tenants": [{"tenant": {"name": "acme"}}]})
+    config = cli.data_dir / "iothub.toml"
+    config.write_text(config.read_text() + '\n[tenancy]\ndefault_plan = "gone"\n')
+
+    apply(cli, tmp_path, {"tenants": [{"tenant": {"name": "acme"}, "groups": ["g1"]}]})
+    refused = cli("apply", "-f", write(tmp_path, {"tenants": [{"tenant": {"name": "new"}}]}), "--dry-run", code=3)
+
+    assert "there is no plan 'gone'" in refused.err
