@@ -10,6 +10,7 @@ from collections.abc import Callable
 from iothub.config.datadir import DataDir
 from tests.support.clients.mqtt_clients import Clients
 from tests.support.hubs.hub import Hub
+from tests.support.waiting import until
 
 PAYLOAD = bytes(range(256)) * 3000
 
@@ -59,6 +60,7 @@ def test_socket_of_a_killed_hub_is_in_nobodys_way(make_hub: Callable[..., Hub]) 
     hub = make_hub()
     hub.start()
     path = DataDir(hub.data_dir).admin_socket
+    until(path.exists, "the socket, which comes after the listeners", 20)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     hub.kill()
 

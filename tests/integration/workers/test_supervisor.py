@@ -343,6 +343,7 @@ def test_stop_during_a_start_is_a_clean_one(tmp_path: Path, supervise: Callable[
     (tmp_path / "wait-w3").touch()
     starting = supervise()
     until(lambda: {name for name, _ in starting.events("ready")} == {"store", "w1", "w2"}, "two workers", 30)
+    until(lambda: "w3" in {name for name, _ in starting.events("waits")}, "a process that starts", 30)
 
     starting.process.send_signal(signal.SIGTERM)
 

@@ -54,6 +54,8 @@ def main() -> int:
     signal.signal(signal.SIGHUP, lambda *_: note("reloaded"))
     if name != "store":
         threading.Thread(target=_note_news, args=(note,), daemon=True).start()
+    if (place / f"wait-{name}").exists():
+        note("waits")
     while (place / f"wait-{name}").exists():
         time.sleep(BEAT_S)
     note("ready-draining" if is_draining else "ready")
