@@ -25,6 +25,7 @@ def open_listening(listener: ListenerInfo) -> socket.socket:
         UnavailableError: the port is in use, not permitted, or the address is not this machine's.
     """
     listening = _bound(listener)
+    set_client_options(listening)
     try:
         listening.listen(listener.backlog)
     except (OSError, OverflowError) as error:
@@ -78,6 +79,7 @@ def _why_not(listener: ListenerInfo, bind: str, error: OSError | OverflowError) 
 
 
 def set_client_options(client: socket.socket) -> None:
+    """Of a connection, or of a socket before it listens: who connects from then on has them, also before somebody accepts."""
     with contextlib.suppress(OSError):  # it is gone already, or not TCP
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

@@ -19,6 +19,7 @@ from iothub.net.cidr import peer_name, plain_ip
 from iothub.net.listener_info import ListenerInfo
 from iothub.net.listeners import DelayedCall
 from iothub.net.ports import Channel
+from iothub.net.sockets import set_client_options
 from iothub.peers.addresses import UnixPath, parse_address, through_directory
 from iothub.peers.ports import Wire, WireOwner
 from iothub.peers.tls import Handshake, LinkTls
@@ -140,6 +141,7 @@ def open_listening(address: str) -> socket.socket:
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if place.host == "::" else 1)
         listening.bind((place.host, place.port))
+        set_client_options(listening)
         listening.listen(_BACKLOG)
     except OSError as error:
         listening.close()
