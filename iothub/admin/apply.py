@@ -18,7 +18,6 @@ from iothub.base.errors import ConfigError, IotHubError
 if TYPE_CHECKING:
     from iothub.config.sections import Tenancy
     from iothub_tenants.accounts.devices import NewSecret
-    from iothub_tenants.accounts.plans import Plan
     from iothub_tenants.accounts.store import AccountStore
 
 Row = Mapping[str, Any]
@@ -26,7 +25,6 @@ OnSecret = Callable[[dict[str, str]], object]
 OnProgress = Callable[[int, int], object]
 
 _PARTS = ("tenant", "groups", "devices", "rules", "limits")
-_DRY_RUN = "dry-run:"  # before the name of a limit
 NOT_APPLIED = ("token_issuers", "bans", "streams")  # an export has them; they have commands of their own
 _OF_EXPORT = ("format", "version", "pepper")
 _SETTINGS: dict[str, type] = {
@@ -81,11 +79,10 @@ def steps(store: AccountStore, tenancy: Tenancy, document: object, *, prunes: bo
     if "tenant" in whole:
         whole = {"tenants": [whole]}
     _require_known(whole, ("plans", "tenants", *_OF_EXPORT), "the file")
-    known = plans.list_all(store)
-    named = Plans(known)
+    named = Plans(plans.list_all(store))
     found: list[Step] = []
     for place, given in enumerate(_list(whole, "plans", "the file")):
-        found += _plan(store, known, named, _mapping(given, f"plans[{place}]"), f"plans[{place}]", prunes=prunes)
+        found += _plan(store, named, _mapping(given, f"plans[{place}]"), f"plans[{place}]", prunes=prunes)
     require_once((given["name"] for given in _list(whole, "plans", "the file")), "plans")
     names: list[str] = []
     for place, given in enumerate(_list(whole, "tenants", "the file")):
@@ -135,9 +132,7 @@ def not_applied(document: object) -> list[str]:
     return sorted(named)
 
 
-def _plan(
-    store: AccountStore, plans_known: Sequence[Plan], named: Plans, given: Row, where: str, *, prunes: bool
-) -> Iterator[Step]:
+def _plan(store: AccountStore, named: Plans, given: Row, where: str, *, prunes: bool) -> Iterator[Step]:
     from iothub_tenants.accounts import plans
 
     _require_known(given, ("name", "parent", "weight", "limits"), where)
@@ -146,7 +141,7 @@ def _plan(
     parent, weight = given.get("parent"), given.get("weight")
     with placed(where):
         named.set(name, parent, weight)
-    known = next((plan for plan in plans_known if plan.name == name), None)
+    known = named.known.get(name)
     if known is None:
         make = partial(plans.create, store, name, list(limits.values()), parent=parent or plans.STANDARD, weight=weight)
         yield Step("create", "plan", "", name, " ".join(limits.values()), _silent(make))
@@ -532,13 +527,11 @@ def _limits(words: list[str], where: str) -> dict[str, str]:
 
 
 def _left_of(key: str, limits: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Return the quota of a limit that is pruned, and what the file has of it: a limit and its dry run are removed together.
+    """Return the quota of a limit that is pruned, and what the file has of it: a limit and its dry run are removed together."""
+    from iothub_services.quota.grammar import DRY_RUN
 
-    >>> _left_of("dry-run:connections", {"connections": "connections=5", "sessions": "sessions=7"})
-    ('connections', ['connections=5'])
-    """
-    quota = key.removeprefix(_DRY_RUN)
-    return quota, [limits[each] for each in (quota, _DRY_RUN + quota) if each in limits]
+    quota = key.removeprefix(DRY_RUN)
+    return quota, [limits[each] for each in (quota, DRY_RUN + quota) if each in limits]
 
 
 def _same(has: str | None, wanted: str) -> bool:

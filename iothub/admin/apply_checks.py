@@ -41,10 +41,11 @@ def require_once(names: Iterable[str], where: str) -> None:
 
 
 class Plans:
-    """The plans that there are, and those of the file so far."""
+    """The plans that there are (`known`), and those of the file so far."""
 
     def __init__(self, known: Iterable[Plan]) -> None:
-        self._parents = {plan.name: plan.parent for plan in known}
+        self.known = {plan.name: plan for plan in known}
+        self._parents = {name: plan.parent for name, plan in self.known.items()}
 
     def require(self, name: str) -> None:
         """Raise NotFoundError unless there is this plan."""
