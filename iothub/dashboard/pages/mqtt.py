@@ -160,7 +160,7 @@ class _Console:
     async def _publish(self) -> None:
         given, client = self._given, self._connected()
         if client is not None and not parts.refuse_long("A payload", given["payload"]):
-            payload = given["payload"].encode("utf-8", "surrogatepass")
+            payload = given["payload"].encode()
             if await _told(client.publish(given["topic"], payload, is_retained=given["is_retained"])):
                 hint = "QoS 0 has no acknowledgement: `Explain` says whether the device may publish there."
                 parts.notify("The message is sent.", hint=hint)

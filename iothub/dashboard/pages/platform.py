@@ -182,7 +182,7 @@ async def show_session_log(view: View) -> None:
             Column("applied", "Applied", "number", exact),
             Column("lag", "Behind", "number", exact),
         ),
-        empty=Empty("No event has been written yet: the hub makes the log with the first.", command("events", "lag")),
+        empty=Empty("There is no event log yet: the hub makes it.", command("events", "lag")),
         rows=0,
         fetch=fetch,
     ).load()
