@@ -148,7 +148,7 @@ def of_epoch(will: Will | None, epoch: int) -> Will | None:
 
 def of_transient(will: Will | None) -> Will | None:
     """Return the Will as that of a connection without a queue, with a number that no other connection has."""
-    return of_epoch(will, secrets.randbits(63))
+    return None if will is None else of_epoch(will, secrets.randbits(63))
 
 
 def will_id(session: Session, will: Will) -> bytes:
