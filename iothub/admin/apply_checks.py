@@ -57,6 +57,8 @@ class Plans:
         from iothub_tenants.accounts import plans
 
         check_plan_name(name)
+        if parent is not None:
+            check_plan_name(parent)
         plans.check_weight(weight)
         is_new = name not in self._parents
         above = parent or (plans.STANDARD if is_new else self._parents[name])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from iothub.base.documents import read_document
 from iothub.base.errors import ConfigError
 from iothub.cli import accounts, output
 from iothub.cli.app import App, Command
@@ -18,7 +19,7 @@ from iothub.cli.files import NamedPath, read_text
 from iothub.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from iothub.admin.apply import Step
+    from iothub.admin.apply_steps import Step
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
 
@@ -96,10 +97,7 @@ def _line(step: Step) -> str:
 
 
 def _read(file: Path) -> object:
-    """Return what a YAML file holds; JSON is YAML. Raises ConfigError."""
-    import yaml
-
     try:
-        return yaml.safe_load(read_text(file))
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{file}: expected YAML or JSON: {' '.join(str(error).split())}") from None
+        return read_document(read_text(file))
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from None

@@ -27,7 +27,7 @@ from iothub.cli.remote_api import Given, RemoteApi, Row, filled
 from iothub.records.admin_commands import Shown
 
 if TYPE_CHECKING:
-    from iothub.admin.apply import Step
+    from iothub.admin.apply_steps import Step
     from iothub.doctor.findings import Finding
 
 
@@ -405,7 +405,7 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 
 def _steps(api: RemoteApi, given: Given) -> list[Step]:
-    from iothub.admin.apply import Step
+    from iothub.admin.apply_steps import Step
 
     query = {"dry_run": True, "prune": given["prunes"]}
     found = api.call("POST", "/tenants:apply", given["document"], query)["steps"]

@@ -26,7 +26,7 @@ ALLOWED = {
     "prometheus_client": ("iothub_services.metrics.exposition",),
     "h11": ("iothub.net.", "iothub.rest.timed_http", "iothub_services.webhooks.sending"),
     "msgpack": ("iothub.peers.frames", "iothub_services.store_process.frames"),
-    "yaml": ("iothub.cli.apply",),
+    "yaml": ("iothub.base.documents",),
     "kafka": (
         "iothub_services.events.kafka.log",
         "iothub_services.events.kafka.cluster",

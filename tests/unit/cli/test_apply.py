@@ -1,4 +1,7 @@
-"""`iothub apply`: a file becomes tenants, and the same file again changes nothing; `iothub.admin.apply_checks` refuses what no step could do."""
+"""`iothub apply`: a file becomes tenants (`iothub.admin.apply_tenant`), and the same file again changes nothing.
+
+`iothub.admin.apply_checks` and `apply_form` refuse what no step (`iothub.admin.apply_steps`) could do.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from iothub.admin.apply import NOT_APPLIED
+from iothub.admin.apply_form import NOT_APPLIED
 from iothub.base.errors import UnavailableError
 from iothub_tenants.accounts import acl_rules, tenants
 from iothub_tenants.accounts.database import sqlite_url
@@ -192,6 +195,7 @@ def test_parts_that_it_leaves_alone_are_named(cli: Cli, tmp_path: Path) -> None:
         (with_tenant(tenant={"name": "acme", "allowed_networks": [5]}), "allowed_networks: expected a list of texts"),
         ({"plans": [{"name": "small", "parent": 5}]}, "plans[0].parent: expected a text"),
         ({"plans": [{"name": "small", "weight": 1.5}]}, "plans[0].weight: expected a whole number"),
+        ({"plans": [{"name": "small", "parent": ""}]}, "plans[0]: "),
     ],
 )
 def test_mistake_is_named_with_its_place(cli: Cli, tmp_path: Path, document: object, why: str) -> None:
@@ -311,6 +315,16 @@ def test_file_that_is_no_yaml_is_refused(cli: Cli, tmp_path: Path) -> None:
     done = cli("apply", "-f", str(tmp_path / "bad.yaml"), code=2)
 
     assert "expected YAML or JSON" in done.err
+
+
+def test_half_of_a_character_is_refused_before_the_first_step(cli: Cli, tmp_path: Path) -> None:
+    """JSON can spell one out, and no store can write it."""
+    device = {"name": "d", "credential_kind": "x509", "credential": "CN=\ud800"}
+    (tmp_path / "half.json").write_text(json.dumps(with_tenant(devices=[device])))
+
+    done = cli("apply", "-f", str(tmp_path / "half.json"), code=2)
+
+    assert "tenants[0].devices[0].credential: expected at most" in done.err
 
 
 BOTH = "publish_messages=500/1s dry-run:publish_messages=100/1s"

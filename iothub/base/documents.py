@@ -1,0 +1,63 @@
+"""What somebody has written as YAML or JSON, as plain values.
+
+Knows no file and not what the values mean.
+"""
+
+from __future__ import annotations
+
+import json
+
+from iothub.base.errors import ConfigError
+
+MOST_VALUES = 5_000_000  # aliases of YAML counted as often as they are used: a few lines can stand for billions
+MOST_LEVELS = 32  # of lists and objects in each other; an alias can be inside of itself
+_PLAIN = (str, int, float, bool, type(None))
+_TOO_DEEP = f"expected at most {MOST_LEVELS} lists and objects in each other"
+
+
+def read_document(content: bytes) -> object:
+    """Return texts, numbers, true and false, null, lists and objects with names; JSON is YAML. Raises ConfigError, with the place."""
+    import yaml
+
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"expected UTF-8: {error.reason} at octet {error.start}") from None
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(text)  # exports are large, and YAML takes fifty times as long
+        except (ValueError, RecursionError):
+            pass  # YAML has such lists and objects, too, with fewer quotes
+    loader = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+    try:
+        document = yaml.load(text, Loader=loader)  # noqa: S506  both are safe
+    except yaml.YAMLError as error:
+        raise ConfigError(f"expected YAML or JSON: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ConfigError(_TOO_DEEP) from None
+    except ValueError as error:  # a date of YAML that there is not, such as 2026-02-30
+        raise ConfigError(f"expected YAML or JSON: {error}; a text that looks like a date needs quotes") from None
+    _require_plain(document)
+    return document
+
+
+def _require_plain(document: object) -> None:
+    """Raise ConfigError if a value is none of JSON's, or if there are too many of them."""
+    left, count = [(document, "", 0)], 0
+    while left:
+        value, place, level = left.pop()
+        count += 1
+        if level > MOST_LEVELS:
+            raise ConfigError(_TOO_DEEP)
+        if count > MOST_VALUES:
+            raise ConfigError(f"expected at most {MOST_VALUES:,} values, with aliases (`*name`) where they are used")
+        if isinstance(value, list):
+            left += [(each, f"{place}[{number}]", level + 1) for number, each in enumerate(value)]
+        elif isinstance(value, dict):
+            for name in value:
+                if not isinstance(name, str):
+                    raise ConfigError(f"{place or 'the file'}: the name {name} is no text: put it in quotes")
+            left += [(each, f"{place}.{name}" if place else name, level + 1) for name, each in value.items()]
+        elif not isinstance(value, _PLAIN):
+            kind = type(value).__name__
+            raise ConfigError(f"{place or 'the file'}: {value} is a {kind} in YAML: put it in quotes")
