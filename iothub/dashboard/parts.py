@@ -211,8 +211,8 @@ def _bound(made: F, given: dict[str, Any], name: str, props: str) -> F:
 
 def file_field(what: str, accept: str, most_bytes: int, on_upload: Callable[[UploadEventArguments], object]) -> None:
     """Draw a field that sends a file at once, such as a "CSV file". Quasar's own head has buttons without a name."""
-    ending = f" ({accept.partition(',')[0]})" if accept else ""
-    taken = f"expected a {what}{ending} of at most {size(most_bytes)}"
+    endings = ", ".join(each for each in accept.split(",") if each.startswith("."))
+    taken = f"expected a {what}{f' ({endings})' if endings else ''} of at most {size(most_bytes)}"
     field = ui.upload(
         auto_upload=True,
         max_file_size=most_bytes,

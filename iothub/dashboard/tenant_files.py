@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
@@ -9,14 +10,19 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from nicegui import events, ui
 
+from iothub.base.documents import read_document
+from iothub.base.errors import ConfigError
 from iothub.dashboard import dialogs, parts
 from iothub.dashboard.api import Json, RefusalError, part
 from iothub.dashboard.checked import Checked
 from iothub.dashboard.export import safe
 from iothub.dashboard.frame import View
 from iothub.dashboard.parts import command
+from iothub.dashboard.units import size
 from iothub.rest.edge import IMPORT_BYTES
 
+YAML_BYTES = 1 << 20  # a large file is an export, and that is JSON
+_DOCUMENTS = ".yaml,.yml,.json,application/yaml,application/json"
 _SHOWN = 200  # lines of an answer
 _CONTENT = "devices, groups, rules, limits, bans, token issuers and streams; no sessions and no messages"
 
@@ -60,7 +66,7 @@ class Import:
 
     async def _uploaded(self, event: events.UploadEventArguments) -> None:
         try:
-            self._content = await _read(event)
+            self._content = await _read_json(event)
         except ValueError as error:
             self._tell(str(error))
             return
@@ -117,7 +123,7 @@ class Apply:
             ui.label("Tenants and plans become what the file describes; what it does not name stays.")
             parts.command_line(command("apply", "-f", "FILE", "--dry-run"))
             self._prunes = ui.checkbox("Delete what a list of the file does not name any more", on_change=self._check)
-            parts.file_field("JSON file", ".json,application/json", IMPORT_BYTES, self._uploaded)
+            parts.file_field("YAML or JSON file", _DOCUMENTS, IMPORT_BYTES, self._uploaded)
             self._result = ui.element("div").classes("io-lines").props("aria-live=polite")
             with ui.row().classes("io-buttons"):
                 ui.button("Close", on_click=shown.close).props("flat")
@@ -127,7 +133,7 @@ class Apply:
 
     async def _uploaded(self, event: events.UploadEventArguments) -> None:
         try:
-            self._content = await _read(event)
+            self._content = await _read_document(event)
         except ValueError as error:
             _tell(self._result, str(error))
             return
@@ -175,14 +181,29 @@ class Apply:
         return dict(await self._view.api.post("/tenants:apply", content, query=words))
 
 
-async def _read(event: events.UploadEventArguments) -> Json:
+async def _read_json(event: events.UploadEventArguments) -> Json:
     """Raises ValueError: it is no JSON object; the text is for the page."""
     try:
         found = json.loads(await event.file.read())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"The file is not JSON: {error}") from None
+    return _named(found)
+
+
+async def _read_document(event: events.UploadEventArguments) -> Json:
+    """Raises ValueError: it is no object in YAML or JSON; the text is for the page."""
+    content = await event.file.read()
+    if len(content) > YAML_BYTES and content.lstrip()[:1] != b"{":
+        raise ValueError(f"The file is YAML of more than {size(YAML_BYTES)}: use JSON, or the command.")
+    try:
+        return _named(await asyncio.to_thread(read_document, content))
+    except ConfigError as error:
+        raise ValueError(f"The file is not taken: {error}.") from None
+
+
+def _named(found: object) -> Json:
     if not isinstance(found, dict):
-        raise ValueError("The file is not a JSON object.")
+        raise ValueError("The file is not an object with names and values.")
     return found
 
 

@@ -217,14 +217,18 @@ def test_tenant_is_exported_and_a_new_one_made_of_the_file(served: Dashboard, tm
 
 
 def test_file_is_applied_after_it_has_said_what_would_change(served: Dashboard, tmp_path: Path) -> None:
-    file = tmp_path / "wanted.json"
-    file.write_text(json.dumps({"tenants": [{"tenant": {"name": "wanted"}, "devices": ["d1"]}]}))
+    file = tmp_path / "wanted.yaml"
+    file.write_text("tenants:\n- tenant: {name: wanted}\n  devices: [d1]\n")
     page = served.as_(ADMIN, "/tenants")
     press(page, "Apply a file")
     other = tmp_path / "wanted.txt"
     other.write_text("no JSON")
     page.set_input_files("input[type=file]", other)
-    notified(page, "The file is not taken: expected a JSON file (.json) of at most 16 MiB.")
+    notified(page, "The file is not taken: expected a YAML or JSON file (.yaml, .yml, .json) of at most 16 MiB.")
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("tenants: [")
+    page.set_input_files("input[type=file]", broken)
+    expect(page.get_by_text("The file is not taken: expected YAML or JSON")).to_be_visible()
     page.set_input_files("input[type=file]", file)
     expect(page.get_by_text("changes would be made.")).to_be_visible()
     served("GET", "/tenants/wanted", status=404)
