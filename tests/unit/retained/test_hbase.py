@@ -180,7 +180,9 @@ def test_tenant_that_was_dropped_stays_empty(harness: Harness) -> None:
     assert len(list(harness.one.load(2))) == 1
 
 
-@pytest.mark.parametrize("meta", [b"\2" + bytes(20), b"", b"\0", b"\1short"])
+@pytest.mark.parametrize(
+    "meta", [b"\2" + bytes(20), b"", b"\0", b"\1short", b"\1\xff" + bytes(19), b"\1" + bytes(8) + b"\x80" + bytes(11)]
+)
 def test_message_with_a_damaged_header_is_there_without_its_numbers(harness: Harness, meta: bytes) -> None:
     """Its body says whether it can be read. It stops no other, and somebody can delete it."""
     harness.one.put([RetainedWrite(1, topic, b"x") for topic in (b"a", b"b", b"c")])

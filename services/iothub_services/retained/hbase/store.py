@@ -34,7 +34,7 @@ BODY_COLUMN = b"r:b"
 EXPIRY_COLUMN = b"r:e"
 VERSION = 1
 
-_META = struct.Struct(">BQQI")  # version of the format, version, expires at, bytes of the body
+_META = struct.Struct(">BqqI")  # version of the format, version, expires at, bytes of the body; nothing is below 0
 _MARK = bytes((VERSION,))
 _BATCH_BYTES = 4 << 20  # of bodies on their way, in either direction
 _LATE_MS = 60_000  # no write that was begun before takes as long
@@ -202,7 +202,9 @@ class HBaseRetained:
         if cell is None:
             return None
         is_whole = len(cell.value) == _META.size and cell.value[0] == VERSION
-        _, version, expires_at_ms, size = _META.unpack(cell.value) if is_whole else (VERSION, 0, 0, 0)
+        _, version, expires_at_ms, size = _META.unpack(cell.value) if is_whole else (VERSION, -1, -1, 0)
+        if version < 0 or expires_at_ms < 0:  # damaged
+            return _Meta(0, 0, 0, cell.timestamp)
         return _Meta(version, expires_at_ms, size, cell.timestamp)
 
     def _body(self, row: Row) -> RetainedBody | None:
