@@ -15,7 +15,7 @@ from iothub.admin import apply_form as form
 from iothub.admin.apply_checks import Plans, placed, require_once
 from iothub.admin.apply_steps import Step, silent
 from iothub.admin.apply_tenant import WantedTenant
-from iothub.base.errors import IotHubError
+from iothub.base.errors import InterruptedWorkError, IotHubError
 
 if TYPE_CHECKING:
     from iothub.config.sections import Tenancy
@@ -69,15 +69,18 @@ def run(
 ) -> None:
     """Do the steps. What was done before one fails stays, and its secrets were given to `on_secret`.
 
-    Raises as the step; the text says how many are done.
+    Raises as the step, and InterruptedWorkError; the text says how many are done.
     """
     del asked  # where there are only descriptions of steps, it is what they are made of
     for number, step in enumerate(found, 1):
+        so_far = f"{number - 1} of {len(found)} changes are made: apply the file again for the rest"
         try:
             made = None if step.run is None else step.run()
         except IotHubError as error:
-            error.args = (f"{error}; {number - 1} of {len(found)} changes are made: apply the file again for the rest",)
+            error.args = (f"{error}; {so_far}",)
             raise
+        except KeyboardInterrupt:
+            raise InterruptedWorkError(f"interrupted; {so_far}") from None
         if made is not None and made.secret is not None:
             username = f"{step.tenant}/{step.name}"
             on_secret({"name": step.name, "username": username, "secret": made.secret})

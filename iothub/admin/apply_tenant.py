@@ -5,12 +5,12 @@ Knows the form of one entry of the file; plans and other entries are `iothub.adm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from iothub.admin import apply_form as form
-from iothub.admin.apply_checks import Names, Plans, placed
+from iothub.admin.apply_checks import Names, Plans, placed, require_once
 from iothub.admin.apply_steps import Step, silent
 from iothub.base.errors import ConfigError
 
@@ -244,10 +244,12 @@ class WantedTenant:
                     f"{where}: expected `allow|deny SUBJECT publish|subscribe|both FILTER`, not `{' '.join(words)}`; "
                     "in YAML a rule whose filter is `#` needs quotes, because ` #` begins a comment"
                 )
-            acl_rules.parse_action(words[2])
-            acl_rules.check_filter(words[3])
+            with placed(where):
+                acl_rules.parse_action(words[2])
+                acl_rules.check_filter(words[3])
             if words[1] not in to_come:
                 found.append((words[0], words[1], words[2], words[3]))
+        require_once(map(" ".join, found), f"{self._where}.rules")
         return found
 
     def _streams_to_come(self) -> set[str]:
@@ -319,56 +321,60 @@ class WantedTenant:
     # --- what the file does not name
 
     def _pruned(self) -> Iterator[Step]:
-        given = self._given
-        if "limits" in given:
-            yield from self._pruned_limits()
-        if "rules" in given:
-            yield from self._pruned_rules()
-        if "devices" in given:
-            yield from self._pruned_devices()
-        if "groups" in given:
-            yield from self._pruned_groups()
+        """Devices and groups that go take their rules and limits along, whether the file has such parts or not: each is a step that one can see."""
+        from iothub_tenants.accounts.acl_rules import GROUP_SIGN
 
-    def _pruned_limits(self) -> Iterator[Step]:
+        devices, groups = self._gone("devices"), self._gone("groups")
+        yield from self._pruned_limits(devices)
+        yield from self._pruned_rules([*devices, *(f"{GROUP_SIGN}{name}" for name in groups)])
+        yield from self._pruned_devices(devices)
+        yield from self._pruned_groups(groups)
+
+    def _gone(self, part: str) -> list[str]:
+        """Return the names that a list of the file leaves out."""
+        names = {_name(each) for each in self._given.get(part, ())}
+        return [name for name in map(_name, self._has[part]) if part in self._given and name not in names]
+
+    def _pruned_limits(self, devices: Sequence[str]) -> Iterator[Step]:
         from iothub_services.quota.grammar import parse_limits
         from iothub_tenants.accounts import quotas
 
         wanted = self._wanted_limits()
         for device, limits in self._known_limits().items():
-            for key, text in limits.items():
+            for key, text in limits.items() if "limits" in self._given or device in devices else ():
                 if key not in wanted.get(device, {}):
                     quota, left = form.left_of(key, wanted.get(device, {}))
                     unset = partial(quotas.change, self._store, self.name, parse_limits(left), [quota], device or None)
                     yield self._step("delete", "limit", f"{device}:{key}" if device else key, text, unset)
 
-    def _pruned_rules(self) -> Iterator[Step]:
+    def _pruned_rules(self, subjects: Sequence[str]) -> Iterator[Step]:
         from iothub_tenants.accounts import acl_rules
 
         wanted = self._wanted_rules()
         for rule, number in self._known_rules().items():
-            if rule not in wanted:
-                yield self._step(
-                    "delete", "rule", " ".join(rule), "", partial(acl_rules.remove, self._store, self.name, number)
-                )
+            if (rule not in wanted) if "rules" in self._given else (rule[1] in subjects):
+                remove = partial(acl_rules.remove, self._store, self.name, number)
+                yield self._step("delete", "rule", " ".join(rule), "", remove)
 
-    def _pruned_devices(self) -> Iterator[Step]:
+    def _pruned_devices(self, names: Sequence[str]) -> Iterator[Step]:
         from iothub_tenants.accounts import devices
 
-        names = {each if isinstance(each, str) else each["name"] for each in self._given["devices"]}
-        for row in self._has["devices"]:
-            if row["name"] not in names:
-                delete = partial(devices.delete, self._store, self.name, row["name"])
-                yield self._step("delete", "device", row["name"], "", delete)
+        for name in names:
+            yield self._step("delete", "device", name, "", partial(devices.delete, self._store, self.name, name))
 
-    def _pruned_groups(self) -> Iterator[Step]:
+    def _pruned_groups(self, names: Sequence[str]) -> Iterator[Step]:
         from iothub_tenants.accounts import groups
 
-        for name in self._has["groups"]:
-            if name not in self._given["groups"]:
-                yield self._step("delete", "group", name, "", partial(groups.delete, self._store, self.name, name))
+        for name in names:
+            yield self._step("delete", "group", name, "", partial(groups.delete, self._store, self.name, name))
 
 
 # --- private
+
+
+def _name(given: Any) -> str:
+    """Return the name of an entry of a list; it may be nothing but its name."""
+    return str(given if isinstance(given, str) else given["name"])
 
 
 def _check_settings(wanted: form.Row) -> None:

@@ -40,7 +40,8 @@ def command(app: App, file: Path, is_dry_run: bool, prunes: bool, is_agreed: boo
     its name. Running the same file again changes nothing. A small one: `tenants: [{tenant: {name: acme}, devices: [dev1]}]`.
 
     A new device gets a generated secret, which is printed once, unless the file has the hash of one; a file never has a password. With
-    --prune, what a part that the file has does not name is deleted, after a question; a tenant never is.
+    --prune, what a part that the file has does not name is deleted, after a question, with the rules and limits of devices and groups that
+    go; a tenant or a plan never is.
 
     Examples:
       iothub --data-dir ./hub apply -f tenants.yaml --dry-run

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from iothub.base.errors import ConfigError, NotFoundError
+from iothub.base.errors import ConfigError, InterruptedWorkError, NotFoundError
 from iothub.base.text import path_part
 from iothub.cli.remote_api import Given, RemoteApi, Row, filled
 from iothub.records.admin_commands import Shown
@@ -414,7 +414,13 @@ def _steps(api: RemoteApi, given: Given) -> list[Step]:
 
 def _apply(api: RemoteApi, given: Given) -> None:
     asked: Any = given["asked"]
-    answer = api.call("POST", "/tenants:apply", asked.document, {"prune": asked.prunes})
+    try:
+        answer = api.call("POST", "/tenants:apply", asked.document, {"prune": asked.prunes})
+    except KeyboardInterrupt:
+        raise InterruptedWorkError(
+            "interrupted; the API may go on with the changes: apply the file again for what is left. "
+            "Secrets of devices that it makes are lost: `iothub device rotate-secret` makes new ones"
+        ) from None
     for each in answer["secrets"]:
         given["on_secret"](each)
     if answer["problem"] is not None:

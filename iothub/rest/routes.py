@@ -6,12 +6,15 @@ Knows no resource. Handlers are plain functions: they block, and run in the pool
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, Request
 from pydantic import BaseModel
 
+from iothub.base.documents import once
+from iothub.base.errors import ConfigError
 from iothub.rest.caller import Caller
 from iothub.rest.problems import MEDIA_TYPE, Code, ProblemError
 from iothub.rest.scopes import Scope
@@ -72,9 +75,21 @@ def _idempotency(
     """For the OpenAPI: `iothub.rest.idempotency` reads it."""
 
 
+def _require_once(request: Request) -> None:
+    """Raise ProblemError if an object of the body has a name twice: the framework takes the last one, and says nothing."""
+    body = bytes(request.scope.get("iothub.body", b""))
+    if not body or not request.headers.get("content-type", "").startswith("application/json"):
+        return
+    try:
+        json.loads(body, object_pairs_hook=once)
+    except ConfigError as error:
+        raise ProblemError(Code.INVALID, f"body: {error}") from None
+
+
 def _scoped(scope: Scope) -> Callable[[Request, Caller], Any]:
     async def check(request: Request, caller: Call) -> None:
         caller.require(scope, request.path_params.get("tenant"))
+        _require_once(request)
         known = request.app.state.queries[request.scope["route"].operation_id]
         for name in request.query_params:
             if name not in known:

@@ -19,7 +19,9 @@ from iothub.base.errors import ConfigError
         (b" [1]", [1]),
         ("\ufeffname: \u00e9".encode(), {"name": "\u00e9"}),
         (b"- &d {a: 1}\n- {<<: *d, b: 2}\n- *d", [{"a": 1}, {"a": 1, "b": 2}, {"a": 1}]),
+        (b"a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}", {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}}),
         (b"", None),
+        (b"[]", []),
     ],
 )
 def test_yaml_and_json_are_plain_values(content: bytes, found: object) -> None:
@@ -38,6 +40,8 @@ def test_yaml_and_json_are_plain_values(content: bytes, found: object) -> None:
         (b"a: !!set {b}", "a: {'b'} is a set in YAML: put it in quotes"),
         (b"a: {1: b}", "a: the name 1 is no text: put it in quotes"),
         (b"yes: b", "the file: the name True is no text: put it in quotes"),
+        (b"a: 1\nb:\n  - c: 1\n    d: 2\n    c: 3\n", "line 5: `c` is given twice in one object"),
+        (b'{"a": 1,\n "b": {"c": 1, "c": 2}}', "line 2: `c` is given twice in one object"),
         (b"a: &a [*a]", f"expected at most {MOST_LEVELS} lists and objects in each other"),
         (b"a: " + b"[" * 200 + b"]" * 200, f"expected at most {MOST_LEVELS} lists and objects in each other"),
         (b"[" * 100_000, "expected YAML or JSON: "),

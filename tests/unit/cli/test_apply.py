@@ -132,6 +132,42 @@ def test_prune_deletes_what_a_list_does_not_name(cli: Cli, tmp_path: Path) -> No
     assert len(cli.rows("quota", "list", "acme")) >= 2
 
 
+def test_rules_and_limits_of_what_is_pruned_are_steps(cli: Cli, tmp_path: Path) -> None:
+    """They would go with it; the file has no such parts, and a rule that denied something is nothing to lose unseen."""
+    wanted = with_tenant(
+        rules=["allow * both #", "deny @sensors publish config/#", "deny dev2 subscribe x"],
+        limits=[
+            {"device": "dev1", "value": "device_publish_messages=5/1s"},
+            {"device": "dev3", "value": "device_publish_bytes=5KiB/1s"},
+        ],
+    )
+    apply(cli, tmp_path, wanted | {"plans": WANTED["plans"]})
+    fewer = {"tenants": [{"tenant": {"name": "acme"}, "groups": ["other"], "devices": ["dev1"]}]}
+
+    shown = apply(cli, tmp_path, fewer, "--prune", "--dry-run")
+    apply(cli, tmp_path, fewer, "--prune", "--yes")
+
+    assert [each for each in changed(shown) if each[0] == "delete"] == [
+        ("delete", "limit", "dev3:device_publish_bytes"),
+        ("delete", "rule", "deny dev2 subscribe x"),
+        ("delete", "rule", "deny @sensors publish config/#"),
+        ("delete", "device", "dev2"),
+        ("delete", "device", "dev3"),
+        ("delete", "group", "sensors"),
+    ]
+    assert [row["subject"] for row in cli.rows("acl", "list", "acme")] == ["*"]
+    assert apply(cli, tmp_path, fewer, "--prune", "--yes")["steps"] == []
+
+
+def test_name_that_an_object_has_twice_is_refused(cli: Cli, tmp_path: Path) -> None:
+    """Only one would count, and --prune would delete what the other one names."""
+    (tmp_path / "twice.yaml").write_text("tenants:\n- tenant: {name: acme}\n  devices: [a]\n  devices: [b]\n")
+
+    done = cli("apply", "-f", str(tmp_path / "twice.yaml"), "--prune", "--yes", code=2)
+
+    assert "line 4: `devices` is given twice in one object" in done.err
+
+
 def test_prune_of_a_plan_asks_first_and_leaves_limits_that_are_no_part_of_the_file(cli: Cli, tmp_path: Path) -> None:
     apply(cli, tmp_path, {"plans": [{"name": "small", "limits": ["connections=10", "sessions=5"]}]})
 
@@ -178,7 +214,12 @@ def test_parts_that_it_leaves_alone_are_named(cli: Cli, tmp_path: Path) -> None:
         ({"tenants": [{"tenant": {}}]}, "tenants[0].tenant.name: expected a text"),
         (with_tenant(rules=["permit * both #"]), "tenants[0].rules[0]: expected `allow|deny"),
         (with_tenant(rules=["allow * both"]), "not `allow * both`; in YAML a rule whose filter is `#` needs quotes"),
-        (with_tenant(rules=["allow * both a/#/b"]), "a/#/b"),
+        (with_tenant(rules=["allow * both a/#/b"]), "tenants[0].rules[0]: topic filter 'a/#/b'"),
+        (with_tenant(rules=["allow * reads a/#"]), "tenants[0].rules[0]: "),
+        (
+            with_tenant(rules=["allow * both a/#", "allow * both b/#", "allow * both a/#"]),
+            "tenants[0].rules: 'allow * both a/#' is given twice",
+        ),
         (with_tenant(limits=["connexions=1"]), "tenants[0].limits[0]"),
         (with_tenant(devices=[{"name": "dev9", "password": "x"}]), "unknown: password"),
         (with_tenant(devices=[{"name": "dev9", "credential_kind": "password", "credential": "x"}]), "credential"),
@@ -307,6 +348,18 @@ def test_secret_is_shown_although_a_later_step_fails(cli: Cli, tmp_path: Path, m
     assert [line.split()[0] for line in failed.out.splitlines()] == ["acme/dev1", "acme/dev2"]
     assert "the disk is full; 7 of 11 changes are made: apply the file again for the rest" in failed.err
     assert {what for _, what, _ in changed(apply(cli, tmp_path, WANTED))} == {"rule", "limit"}
+
+
+def test_ctrl_c_says_how_many_changes_are_made(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def add(*_given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(acl_rules, "add", add)
+
+    stopped = cli("apply", "-f", write(tmp_path, WANTED), code=130)
+
+    assert [line.split()[0] for line in stopped.out.splitlines()] == ["acme/dev1", "acme/dev2"]
+    assert "interrupted; 7 of 11 changes are made: apply the file again for the rest" in stopped.err
 
 
 def test_file_that_is_no_yaml_is_refused(cli: Cli, tmp_path: Path) -> None:

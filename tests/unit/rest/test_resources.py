@@ -46,6 +46,17 @@ def test_tenant_has_plan_and_policy_of_the_settings(api: Api) -> None:
     assert api.post("/tenants", {"name": "other2", "plan": "nobodys"}).code == "not_found"
 
 
+def test_name_that_an_object_of_a_body_has_twice_is_refused(api: Api) -> None:
+    """`iothub.rest.routes`: only the last one would count."""
+    twice = b'{"tenants": [{"tenant": {"name": "new"}, "devices": ["a"], "devices": ["b"]}]}'
+
+    refused = api("POST", "/tenants:apply", raw=twice)
+
+    assert (refused.status, refused.code) == (422, "invalid")
+    assert refused.json["detail"] == "body: `devices` is given twice in one object"
+    assert api.get("/tenants/new").code == "not_found"
+
+
 def test_file_with_too_many_changes_is_refused_as_a_whole(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its secrets would be in an answer that nobody can read."""
     monkeypatch.setattr(rest_tenants, "MOST_STEPS", 2)
