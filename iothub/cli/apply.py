@@ -98,7 +98,8 @@ def _line(step: Step) -> str:
 
 
 def _read(file: Path) -> object:
+    octets = read_text(file)
     try:
-        return read_document(read_text(file))
+        return read_document(octets)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None

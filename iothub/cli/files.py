@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from iothub.base.documents import once
 from iothub.base.errors import ConfigError, ConflictError, IotHubError, UnavailableError
 
 JSON_LIMIT_BYTES = 256 << 20
@@ -59,8 +60,11 @@ def opened_lines(path: Path) -> Iterator[Iterable[str]]:
 
 def read_json(path: Path) -> object:
     """Return what a JSON file holds; `-`: standard input. Raises ConfigError, UnavailableError."""
+    octets = read_text(path)
     try:
-        return json.loads(read_text(path))
+        return json.loads(octets, object_pairs_hook=once)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: expected JSON: {error}") from None
 

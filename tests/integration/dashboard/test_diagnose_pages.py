@@ -165,6 +165,10 @@ def test_page_is_a_client_that_may_what_its_device_may(served: Dashboard, secret
     fill(page, "Payload", '"' * 150_000)
     press(page, "Publish")
     expect(page.locator("tr", has_text="146")).to_have_count(1)
+    fill(page, "Topic", "t" * 150_001)
+    fill(page, "Payload", "nowhere")
+    press(page, "Publish")
+    notified(page, "a name or topic has more than 65535 bytes")
     with closing(RawClient(served.hub.ports["tcp"])) as client:
         client.connect("beside", username="probe/d1", password=secret)
         client.publish("in/2", b"\xff\x00", 0)

@@ -87,6 +87,7 @@ def test_table_is_readable(acme: Cli, file: Path) -> None:
         ("short", "--secret-file", (), "at least 32"),
         (SECRET, "--secret-file", ("--algorithm", ES256), "are for HS256 only"),
         ("not json", "--jwks-file", (), "expected JSON"),
+        ('{"keys": [], "keys": []}', "--jwks-file", (), "`keys` is given twice in one object"),
         ("{}", "--jwks-file", (), "not a JSON Web Key Set"),
         ({"keys": []}, "--jwks-file", (), "no public key"),
         (public_pem(ES256), "--public-key-file", ("--secret-stdin",), "got several"),
