@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nicegui import ui
 
+from iothub.base.text import clean
 from iothub.dashboard.units import size
 
 if TYPE_CHECKING:
-    from nicegui.events import UploadEventArguments
+    from nicegui.events import GenericEventArguments, UploadEventArguments
 
     from iothub.dashboard.api import RefusalError
 
@@ -53,6 +54,7 @@ _FILE_HEAD = """
 <q-btn flat no-caps class="full-width" icon="attach_file" label="Choose a WHAT, or drop it here" @click="props.pickFiles"
   ><q-uploader-add-trigger /></q-btn>
 """
+_REJECTED = "(found) => emit(found.map((each) => [each.file.name, each.file.size, each.failedPropValidation]))"
 _FILE_LIST = """<div class="io-soft">{{ props.files.at(-1)?.name }}</div>"""
 
 
@@ -212,13 +214,18 @@ def _bound(made: F, given: dict[str, Any], name: str, props: str) -> F:
 def file_field(what: str, accept: str, most_bytes: int, on_upload: Callable[[UploadEventArguments], object]) -> None:
     """Draw a field that sends a file at once, such as a "CSV file". Quasar's own head has buttons without a name."""
     endings = ", ".join(each for each in accept.split(",") if each.startswith("."))
-    taken = f"expected a {what}{f' ({endings})' if endings else ''} of at most {size(most_bytes)}"
-    field = ui.upload(
-        auto_upload=True,
-        max_file_size=most_bytes,
-        on_upload=on_upload,
-        on_rejected=lambda: notify(f"The file is not taken: {taken}.", "negative"),
-    )
+    expected = f"a {what}{f' ({endings})' if endings else ''}"
+
+    def refuse(event: GenericEventArguments) -> None:
+        for name, size_bytes, why in event.args:
+            if why == "max-file-size":
+                said = f"it has {size(size_bytes)}, expected at most {size(most_bytes)}"
+            else:
+                said = f"expected {expected}"
+            notify(f"{clean(name)} is not taken: {said}.", "negative")
+
+    field = ui.upload(auto_upload=True, max_file_size=most_bytes, on_upload=on_upload)
+    field.on("rejected", refuse, js_handler=_REJECTED)
     field.props("flat bordered").classes("io-fill").props["accept"] = accept
     field.add_slot("header", _FILE_HEAD.replace("WHAT", what))
     field.add_slot("list", _FILE_LIST)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import json
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -12,10 +10,9 @@ from nicegui import events, ui
 
 from iothub.base.documents import once, read_document
 from iothub.base.errors import ConfigError
-from iothub.dashboard import dialogs, parts
+from iothub.dashboard import dialogs, parts, secret_files
 from iothub.dashboard.api import Json, RefusalError, part
 from iothub.dashboard.checked import Checked
-from iothub.dashboard.export import safe
 from iothub.dashboard.frame import View
 from iothub.dashboard.parts import command
 from iothub.dashboard.units import size
@@ -119,17 +116,17 @@ class Apply:
         self._checked = Checked[tuple[Json, bool]](self._send, lambda allowed: self._button.set_enabled(allowed))
 
     def show(self) -> None:
-        with dialogs.dialog("Apply a file", wide=True) as shown:
+        with dialogs.dialog("Apply a file", wide=True) as self._shown:
             ui.label("Tenants and plans become what the file describes; what it does not name stays.")
             parts.command_line(command("apply", "-f", "FILE", "--dry-run"))
             self._prunes = ui.checkbox("Delete what a list of the file does not name any more", on_change=self._check)
             parts.file_field("YAML or JSON file", _DOCUMENTS, IMPORT_BYTES, self._uploaded)
             self._result = ui.element("div").classes("io-lines").props("aria-live=polite")
             with ui.row().classes("io-buttons"):
-                ui.button("Close", on_click=shown.close).props("flat")
+                self._close = ui.button("Close", on_click=self._shown.close).props("flat")
                 self._button = ui.button("Apply", on_click=self._apply).props("unelevated")
                 self._button.disable()
-        shown.open()
+        self._shown.open()
 
     async def _uploaded(self, event: events.UploadEventArguments) -> None:
         try:
@@ -163,16 +160,15 @@ class Apply:
         if done is None:
             return
         _, found = done
-        problem = found["problem"]
+        problem, secrets = found["problem"], found["secrets"]
+        if secret_files.is_left(self._shown, secrets):
+            return
         if problem is None:
             _tell(self._result, "Applied.", [_step(each) for each in found["steps"]])
         else:
             _tell(self._result, f"Ended before it was done: {problem['detail']}", ["What was done before it stays."])
-        secrets = found["secrets"]
-        if secrets:
-            with self._result:
-                ui.label(f"{len(secrets)} secrets were made. They are shown this once.")
-                ui.button("Download the secrets", icon="download", on_click=lambda: _download(secrets))
+        with self._result:
+            secret_files.offer(self._shown, self._close, secrets)
         await self._done()
 
     async def _send(self, asked: tuple[Json, bool], is_dry_run: bool) -> Json:
@@ -221,13 +217,6 @@ def _tell(result: ui.element, line: str, more: Sequence[str] = ()) -> None:
 
 def _step(row: Json) -> str:
     return " ".join(str(row[name]) for name in ("action", "what", "tenant", "name", "change") if row.get(name))
-
-
-def _download(secrets: list[Json]) -> None:
-    written = io.StringIO()
-    rows = [list(secrets[0]), *([safe(str(value)) for value in row.values()] for row in secrets)]
-    csv.writer(written, lineterminator="\n").writerows(rows)
-    ui.download.content(written.getvalue(), "secrets.csv")
 
 
 def _left_out(found: Json) -> list[str]:

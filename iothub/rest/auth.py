@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable
 from html import escape
 from typing import Annotated
@@ -43,11 +44,26 @@ async def _or_page(request: Request, answer: Awaitable[Response]) -> Response:
     try:
         return await answer
     except (ProblemError, IotHubError) as error:
-        if "text/html" not in request.headers.get("accept", ""):
+        if not _prefers_page(request.headers.get("accept", "")):
             raise
         problem = error if isinstance(error, ProblemError) else problem_of(error, is_platform=False)
     headers = {**problem.headers, "Cache-Control": "no-store"}
     return HTMLResponse(_REFUSED.format(detail=escape(problem.detail)), problem.code.status, headers)
+
+
+def _prefers_page(accept: str) -> bool:
+    """Whether HTML is named, and JSON not with a higher weight (RFC 9110, 12.5.1).
+
+    >>> _prefers_page("text/html,*/*;q=0.8"), _prefers_page("application/json, text/html;q=0.5"), _prefers_page("*/*")
+    (True, False, False)
+    """
+    weights = {"text/html": 0.0, "application/json": 0.0}
+    for given in accept.split(","):
+        kind, _, rest = (part.strip() for part in given.lower().partition(";"))
+        weight = re.fullmatch(r"q=([01](?:\.\d{0,3})?)", rest)
+        if kind in weights:
+            weights[kind] = float(weight[1]) if weight else 1.0
+    return weights["text/html"] > 0 and weights["text/html"] >= weights["application/json"]
 
 
 async def _logins(request: Request) -> Logins:

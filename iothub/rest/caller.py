@@ -154,6 +154,13 @@ class Caller:
     def is_platform(self) -> bool:
         return self.principal.tenant is None
 
+    def require_other(self, kind: Literal["key", "user"], name: str, verb: str) -> None:
+        """Raises ProblemError: it is the caller, who would be locked out with the next request."""
+        if (self.principal.kind, self.principal.name) == (kind, name):
+            who, other = ("nobody", "administrator") if kind == "user" else ("no key", "key or an administrator")
+            self_ = "himself" if kind == "user" else "itself"
+            raise ProblemError(Code.CONFLICT, f"{who} {verb} {self_}: let another {other} do it")
+
     def require(self, scope: Scope, tenant: str | None) -> None:
         """Let the request through, or not. Another tenant than the key's own does not exist for it, whatever is asked.
 

@@ -96,7 +96,8 @@ def show_key(call: Call, name: Name) -> Response:
 
 @routes.delete("/api-keys/{name}", Scope.KEYS_WRITE)
 def delete_key(call: Call, name: Name) -> Response:
-    """Delete a key; it is refused at once."""
+    """Delete a key; it is refused at once. No key deletes itself."""
+    call.require_other("key", name, "deletes")
     api_keys.remove(call.store, name)
     return answers.gone()
 
@@ -110,7 +111,8 @@ def rotate_key(call: Call, name: Name) -> Response:
 
 @routes.post("/api-keys/{name}:disable", Scope.KEYS_WRITE, status=200, returns=models.KeyShown)
 def disable_key(call: Call, name: Name) -> Response:
-    """Refuse a key from now on."""
+    """Refuse a key from now on. No key disables itself."""
+    call.require_other("key", name, "disables")
     return answers.shown(plain(api_keys.disable(call.store, name)))
 
 

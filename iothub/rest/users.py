@@ -9,7 +9,6 @@ from fastapi import Body, Response
 from iothub.rest import answers, models
 from iothub.rest.answers import Page
 from iothub.rest.models import Items, Name
-from iothub.rest.problems import Code, ProblemError
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
 from iothub_tenants.accounts import users
@@ -43,7 +42,7 @@ def show_user(call: Call, name: Name) -> Response:
 @routes.delete("/users/{name}", Scope.USERS_WRITE)
 def delete_user(call: Call, name: Name) -> Response:
     """Delete a user; all logins of the user end. Nobody deletes himself."""
-    _require_other(call, name, "deletes")
+    call.require_other("user", name, "deletes")
     users.remove(call.store, name)
     return answers.gone()
 
@@ -57,7 +56,7 @@ def set_user_password(call: Call, name: Name, body: models.NewUserPassword | Non
 @routes.post("/users/{name}:disable", Scope.USERS_WRITE, status=200, returns=models.UserShown)
 def disable_user(call: Call, name: Name) -> Response:
     """End all logins of a user, and refuse new ones. Nobody disables himself."""
-    _require_other(call, name, "disables")
+    call.require_other("user", name, "disables")
     return answers.shown(plain(users.disable(call.store, name)))
 
 
@@ -65,12 +64,6 @@ def disable_user(call: Call, name: Name) -> Response:
 def enable_user(call: Call, name: Name) -> Response:
     """Let a disabled user log in again."""
     return answers.shown(plain(users.enable(call.store, name)))
-
-
-def _require_other(call: Call, name: str, verb: str) -> None:
-    """Raises ProblemError: it is the caller, who would be locked out with the next request."""
-    if call.principal.kind == "user" and call.principal.name == name:
-        raise ProblemError(Code.CONFLICT, f"nobody {verb} himself: let another administrator do it")
 
 
 def _row(made: NewPassword) -> dict[str, object]:

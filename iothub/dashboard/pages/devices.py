@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from functools import cache, partial
 from typing import Any
 
 from nicegui import events, ui
 
-from iothub.dashboard import dialogs, parts
+from iothub.dashboard import dialogs, parts, secret_files
 from iothub.dashboard.api import Json, RefusalError, part
 from iothub.dashboard.checked import Checked
 from iothub.dashboard.dialogs import Danger
-from iothub.dashboard.export import safe
 from iothub.dashboard.frame import TENANT, View, page
 from iothub.dashboard.limits import limit_columns, limit_rows
 from iothub.dashboard.pages.quotas import edit_limit
@@ -304,7 +301,7 @@ class _Import:
             parts.file_field("CSV file", ".csv,text/csv", IMPORT_BYTES, self._uploaded)
             self._result = ui.element("div").classes("io-lines")
             with ui.row().classes("io-buttons"):
-                ui.button("Close", on_click=self._dialog.close).props("flat")
+                self._close = ui.button("Close", on_click=self._dialog.close).props("flat")
                 self._button = ui.button("Import", on_click=self._import).props("unelevated")
                 self._button.disable()
         self._dialog.open()
@@ -336,16 +333,11 @@ class _Import:
         if done is None:
             return
         _, found = done
+        if secret_files.is_left(self._dialog, found["secrets"]):
+            return
         self._tell(f"{len(found['devices'])} devices are created.", found["devices"])
-        secrets = found["secrets"]
-        if secrets:
-            with self._result:
-                ui.label(f"{len(secrets)} secrets were made. {_ONCE}")
-                ui.button(
-                    "Download the secrets",
-                    icon="download",
-                    on_click=lambda: ui.download.content(_csv(secrets), "secrets.csv"),
-                )
+        with self._result:
+            secret_files.offer(self._dialog, self._close, found["secrets"])
         await self._table.load()
 
     async def _send(self, asked: tuple[bytes, bool], is_dry_run: bool) -> Json:
@@ -362,12 +354,3 @@ class _Import:
                 ui.label(str(row)).classes("io-code")
             if len(rows) > _SHOWN:
                 ui.label(f"... and {len(rows) - _SHOWN} more").classes("io-soft")
-
-
-def _csv(rows: list[Json]) -> str:
-    written = io.StringIO()
-    names = ("name", "username", "secret")
-    csv.writer(written, lineterminator="\n").writerows(
-        [names, *([safe(str(row[name])) for name in names] for row in rows)]
-    )
-    return written.getvalue()

@@ -48,15 +48,22 @@ class _Holders:
             empty=Empty(empty, command("admin", self._noun, "create", "NAME", "--role", "ROLE")),
             actions=[
                 Action("key", f"Replace the {self._secret}", self._renew, self._scope),
-                Action("block", "Disable", self._then("disable"), self._scope, lambda row: bool(row["is_enabled"])),
+                Action("block", "Disable", self._then("disable"), self._scope, self._may_be_disabled),
                 Action("check_circle", "Enable", self._then("enable"), self._scope, lambda row: not row["is_enabled"]),
-                Action("delete", "Delete", self._delete, self._scope),
+                Action("delete", "Delete", self._delete, self._scope, self._is_other),
             ],
         )
         if self._view.may(self._scope):
             with actions:
                 ui.button(f"Create {self._noun}", icon="add", on_click=self._create).props("unelevated no-caps")
         await self._table.load()
+
+    def _is_other(self, row: Json) -> bool:
+        """Whether it is not who looks at the page, who would be locked out."""
+        return self._noun != "user" or row["name"] != self._view.me.name
+
+    def _may_be_disabled(self, row: Json) -> bool:
+        return bool(row["is_enabled"]) and self._is_other(row)
 
     def _then(self, verb: str) -> Callable[[Json], Awaitable[object]]:
         async def run(row: Json) -> None:

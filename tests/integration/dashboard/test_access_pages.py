@@ -224,7 +224,11 @@ def test_file_is_applied_after_it_has_said_what_would_change(served: Dashboard, 
     other = tmp_path / "wanted.txt"
     other.write_text("no JSON")
     page.set_input_files("input[type=file]", other)
-    notified(page, "The file is not taken: expected a YAML or JSON file (.yaml, .yml, .json) of at most 16 MiB.")
+    notified(page, "wanted.txt is not taken: expected a YAML or JSON file (.yaml, .yml, .json).")
+    large = tmp_path / "large.yaml"
+    large.write_bytes(b"#" * ((16 << 20) + 1024))
+    page.set_input_files("input[type=file]", large)
+    notified(page, "large.yaml is not taken: it has 16 MiB, expected at most 16 MiB.")
     broken = tmp_path / "broken.yaml"
     broken.write_text("tenants: [")
     page.set_input_files("input[type=file]", broken)
@@ -234,9 +238,12 @@ def test_file_is_applied_after_it_has_said_what_would_change(served: Dashboard, 
     served("GET", "/tenants/wanted", status=404)
     all_named(page)
     press(page, "Apply")
-    expect(page.get_by_text("1 secrets were made.")).to_be_visible()
+    expect(page.get_by_text("1 secret was made")).to_be_visible()
+    page.keyboard.press("Escape")  # closes no dialogue with secrets
     with page.expect_download() as download:
         press(page, "Download the secrets")
+    press(page, "I have kept them")
+    closed(page)
 
     assert "wanted" in Path(download.value.path()).read_text()
     assert served("GET", "/tenants/wanted/devices/d1")["is_enabled"]
@@ -257,6 +264,20 @@ def test_device_gets_a_password_and_a_limit_of_its_own(served: Dashboard) -> Non
 
     assert served("GET", f"{BASE}/devices/d2")["credential"] == "password"
     assert served("GET", f"{BASE}/devices/d2/quotas")["limits"] == {"device_publish_messages": ["5/1s"]}
+
+
+def test_nobody_is_offered_to_lock_himself_out(served: Dashboard) -> None:
+    for name in ("self", "neighbour"):
+        served("POST", "/users", {"name": name, "role": "platform-admin", "password": PASSWORD})
+    page = served.anonymous()
+    served.log_in(page, "self", path="/login?next=/users")
+    page.wait_for_selector("main")
+    own, other = page.locator("tr", has_text="self"), page.locator("tr", has_text="neighbour")
+
+    expect(other.get_by_role("button", name="Delete")).to_have_count(1)
+    expect(own.get_by_role("button", name="Replace the password")).to_have_count(1)
+    expect(own.get_by_role("button", name="Delete")).to_have_count(0)
+    expect(own.get_by_role("button", name="Disable")).to_have_count(0)
 
 
 def test_own_password_is_changed_and_one_logs_in_anew(served: Dashboard) -> None:

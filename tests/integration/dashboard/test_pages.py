@@ -206,7 +206,7 @@ def test_devices_are_imported_from_a_file_or_none(served: Dashboard, tmp_path: P
     page.set_input_files("input[type=file]", right)
     expect(page.get_by_text("2 devices would be created.")).to_be_visible()
     press(page, "Import")
-    expect(page.get_by_text("2 secrets were made.")).to_be_visible()
+    expect(page.get_by_text("2 secrets were made")).to_be_visible()
     with page.expect_download() as download:
         press(page, "Download the secrets")
 

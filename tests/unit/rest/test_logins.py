@@ -147,6 +147,17 @@ def test_nobody_locks_himself_out(api: Api, method: str, path: str) -> None:
     assert done.status < 300
 
 
+@pytest.mark.parametrize(("method", "path"), [("POST", "/api-keys/own:disable"), ("DELETE", "/api-keys/own")])
+def test_no_key_locks_itself_out(api: Api, method: str, path: str) -> None:
+    own = api.post("/api-keys", {"name": "own", "role": "platform-admin"}).json["key"]
+
+    refused = api(method, path, key=own)
+    done = api(method, path)
+
+    assert (refused.status, refused.code) == (409, "conflict")
+    assert done.status < 300
+
+
 def test_answer_is_not_given_again_to_another_user(api: Api, alice: dict[str, str]) -> None:
     """Nor to one who gets the name of a deleted one."""
     repeated = {"Idempotency-Key": "k1"}
