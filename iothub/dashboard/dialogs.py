@@ -78,8 +78,12 @@ async def form(
     *,
     verb: str,
     command: Callable[[], str] | None = None,
+    name_button: Callable[[ui.button], object] | None = None,
 ) -> None:
-    """Show a form until `send` has done something, or it is cancelled. `send` returns None when REST has refused."""
+    """Show a form until `send` has done something, or it is cancelled. `send` returns None when REST has refused.
+
+    `name_button` may bind the text of the button to a choice of the form.
+    """
     with dialog(title) as shown:
 
         async def submit() -> None:
@@ -97,6 +101,8 @@ async def form(
             with ui.row().classes("io-buttons"):
                 ui.button("Cancel", on_click=shown.close).props("flat")
                 button = ui.button(verb).props("unelevated type=submit")
+                if name_button is not None:
+                    name_button(button)
     shown.open()
 
 

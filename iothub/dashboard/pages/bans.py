@@ -36,7 +36,9 @@ async def show(view: View) -> None:
             Column("until", "Until (UTC)", show=moment),
             Column("created", "Since (UTC)", show=moment),
         ),
-        empty=Empty("Nobody is banned.", command("ban", "add", view.tenant, "device", "NAME", "--for", "1h")),
+        empty=Empty(
+            "Nobody is banned.", command("ban", "add", view.tenant, "device", "NAME", "--for", "1h"), "bans:write"
+        ),
         actions=[Action("lock_open", "Lift", lift, "bans:write")],
     )
     await table.load()

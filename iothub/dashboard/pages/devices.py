@@ -43,7 +43,9 @@ async def show(view: View) -> None:
             Column("changed", "Changed (UTC)", show=moment),
         ),
         empty=Empty(
-            "No devices yet: each logs in with a name and a secret.", command("device", "create", view.tenant, "NAME")
+            "No devices yet: each logs in with a name and a secret.",
+            command("device", "create", view.tenant, "NAME"),
+            "devices:write",
         ),
         actions=[
             Action("key", "Rotate the secret", lambda row: _rotate(view, str(row["name"])), "devices:write"),

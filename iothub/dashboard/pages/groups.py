@@ -39,6 +39,7 @@ async def show(view: View) -> None:
         empty=Empty(
             "No groups yet: a rule of a group applies to all its devices.",
             command("group", "create", view.tenant, "NAME"),
+            "devices:write",
         ),
         actions=[
             Action("group_add", "Change members", join, "devices:write"),

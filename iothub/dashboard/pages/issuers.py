@@ -49,6 +49,7 @@ async def show(view: View) -> None:
         empty=Empty(
             "No token issuers: devices log in with a name and a secret.",
             command("token-issuer", "add", view.tenant, "NAME", "--public-key-file", "FILE"),
+            "issuers:write",
         ),
         actions=[
             Action("edit", "Change", lambda row: _change(view, row, table.reload), "issuers:write"),

@@ -18,6 +18,7 @@ _POLL_S = 2.0  # while it runs
 _RUNS = (
     Column("id", "Run", "number", href=lambda run: f"/runs/{run['id']}"),
     Column("result", "Result", "badge"),
+    Column("options", "Options", of=lambda run: text(run["options"])),
     Column("started", "Started (UTC)", show=moment),
     Column("ended", "Ended (UTC)", show=moment),
     Column("figures", "Figures"),
@@ -50,7 +51,11 @@ async def show(view: View) -> None:
         job = Column("job", "Job", href=lambda run: f"/jobs/{part(run['job'])}")
         columns = (_RUNS[0], job, *_RUNS[1:])
         await Table(
-            view, "/runs", columns, empty=Empty("No job has run yet.", command("job", "run", "usage")), rows=0
+            view,
+            "/runs",
+            columns,
+            empty=Empty("No job has run yet.", command("job", "run", "usage"), "jobs:write"),
+            rows=0,
         ).load()
 
 
@@ -69,7 +74,7 @@ async def show_one(view: View) -> None:
         view,
         f"/jobs/{part(name)}/runs",
         _RUNS,
-        empty=Empty("It has not run yet.", command("job", "run", name)),
+        empty=Empty("It has not run yet.", command("job", "run", name), "jobs:write"),
         rows=100,
     ).load()
 
@@ -81,6 +86,8 @@ async def show_run(view: View) -> None:
     is_running = row["result"] == "running"
     with parts.heading(f"Run {number} of {row['job']}"):
         parts.badge(str(row["result"]))
+        if row["options"].get("dry_run"):
+            parts.badge("dry run: nothing is changed")
         if view.may("jobs:write") and is_running:
             ui.button("Cancel", color="negative", on_click=lambda: _cancel(view, number)).props("outline no-caps")
     run = _Run(view, number, ui.element("div"))
@@ -209,7 +216,11 @@ async def _run(view: View, name: str) -> None:
         flags = [f"--{each.replace('_', '-')}" for each in ("full", "dry_run") if given.get(each)]
         return command("job", "run", name, *flags)
 
-    await dialogs.form(f"Run {name}", draw, send, verb="Run", command=line)
+    def name_button(button: ui.button) -> None:
+        if "dry_run" in given:
+            button.bind_text_from(given, "dry_run", lambda is_dry: "Dry run" if is_dry else "Run")
+
+    await dialogs.form(f"Run {name}", draw, send, verb="Run", command=line, name_button=name_button)
 
 
 async def _forget(view: View, name: str) -> None:

@@ -45,7 +45,7 @@ class _Holders:
             self._view,
             self._path,
             columns,
-            empty=Empty(empty, command("admin", self._noun, "create", "NAME", "--role", "ROLE")),
+            empty=Empty(empty, command("admin", self._noun, "create", "NAME", "--role", "ROLE"), self._scope),
             actions=[
                 Action("key", f"Replace the {self._secret}", self._renew, self._scope),
                 Action("block", "Disable", self._then("disable"), self._scope, self._may_be_disabled),

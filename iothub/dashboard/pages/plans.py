@@ -39,7 +39,7 @@ async def show(view: View) -> None:
             Column("tenants", "Tenants", "number", exact, href=lambda row: f"/tenants?plan={part(row['name'])}"),
             Column("created", "Created (UTC)", show=moment),
         ),
-        empty=Empty("No plans.", command("plan", "create", "NAME")),
+        empty=Empty("No plans.", command("plan", "create", "NAME"), "plans:write"),
         actions=[Action("delete", "Delete", delete, "plans:write", lambda row: not row["tenants"])],
     )
     if view.may("plans:write"):
@@ -77,7 +77,9 @@ async def show_one(view: View) -> None:
             Column("value", "Value", of=lambda row: shown(str(row["name"]), row["value"])),
             Column("from", "From"),
         ),
-        empty=Empty("No limits: everything is unlimited.", command("plan", "set", name, "connections=1000")),
+        empty=Empty(
+            "No limits: everything is unlimited.", command("plan", "set", name, "connections=1000"), "plans:write"
+        ),
         actions=[Action("edit", "Change", edit, "plans:write")],
         fetch=fetch,
         rows=0,

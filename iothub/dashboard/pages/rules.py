@@ -39,7 +39,9 @@ async def show(view: View) -> None:
             Column("filter", "Topic Filter", "code"),
             Column("created", "Created (UTC)", show=moment),
         ),
-        empty=Empty("No rules: nothing is allowed.", command("acl", "allow", view.tenant, "*", "both", "#")),
+        empty=Empty(
+            "No rules: nothing is allowed.", command("acl", "allow", view.tenant, "*", "both", "#"), "rules:write"
+        ),
         actions=[Action("delete", "Remove", remove, "rules:write")],
         query={"subject": subject},
         rows=0 if subject else 50,

@@ -35,7 +35,7 @@ async def show(view: View) -> None:
             Column("qos", "QoS", "number"),
             Column("no_local", "No Local"),
         ),
-        empty=Empty("No client has a subscription."),
+        empty=Empty("No client has a subscription: a SUBSCRIBE makes one."),
         query=chosen,
         search="" if is_chosen else "after",
         hint="Start after this client id",
@@ -71,5 +71,5 @@ async def show_groups(view: View) -> None:
             Column("connected", "Connected members", "number", exact),
             Column("away", "Members away", "number", exact),
         ),
-        empty=Empty("No client has a shared subscription."),
+        empty=Empty("No client has a shared subscription: a SUBSCRIBE to $share/GROUP/FILTER makes one."),
     ).try_load()

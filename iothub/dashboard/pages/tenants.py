@@ -24,7 +24,9 @@ async def show(view: View) -> None:
         "/tenants",
         _columns(view.state.sampler),
         empty=Empty(
-            "No tenants yet: each has devices, rules and limits of its own.", command("tenant", "create", "NAME")
+            "No tenants yet: each has devices, rules and limits of its own.",
+            command("tenant", "create", "NAME"),
+            "tenants:write",
         ),
         actions=tenant_actions.of_rows(view, lambda: table.reload()),
         query={"plan": plan},

@@ -64,7 +64,9 @@ async def show(view: View) -> None:
             Column("bytes", "Size", "number", size),
             Column("nodes", "Hubs"),
         ),
-        empty=Empty("There is no trace.", command("trace", "start", view.tenant, "--client", "CLIENT_ID")),
+        empty=Empty(
+            "There is no trace.", command("trace", "start", view.tenant, "--client", "CLIENT_ID"), "traces:write"
+        ),
         actions=[
             Action("stop", "Stop", stop, "traces:write", _is_active),
             Action("delete", "Delete", delete, "traces:write", lambda row: not _is_active(row)),

@@ -79,7 +79,7 @@ class _Webhooks:
                 Column("is_enabled", "State", "badge", of=_state),
                 Column("changed", "Changed (UTC)", show=moment),
             ),
-            empty=Empty("No webhooks yet.", self._line("create", "NAME", "https://...")),
+            empty=Empty("No webhooks yet.", self._line("create", "NAME", "https://..."), _WRITE),
             actions=[
                 Action("send", "Send a test", self._test, _WRITE),
                 Action("edit", "Change", lambda row: self._change(row, table.reload), _WRITE),
@@ -137,7 +137,7 @@ class _Webhooks:
             self._view,
             f"{self._path}/{part(name)}/attempts",
             _ATTEMPTS,
-            empty=Empty("Nothing has been delivered yet.", self._line("test", name)),
+            empty=Empty("Nothing has been delivered yet.", self._line("test", name), _WRITE),
             rows=0,
         )
 
