@@ -40,6 +40,8 @@ from iothub_tenants.identity import parse_username
 ATTEMPTS = 3  # how often a CONNECT is checked again because the accounts changed meanwhile
 CONNECT_LIMITS = Limits(client_id_bytes=256, will_bytes=65_535, user_properties=1024)
 """Before the tenant is known; its own limits are checked once it is."""
+_CLAIM_LIMITS = Limits(client_id_bytes=65_535, will_bytes=65_535, user_properties=65_535)
+"""Of a CONNECT that is refused for its size: whose it was is read nevertheless. It has `connect_bytes` at most."""
 _VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5"}  # by Protocol Level, as `mqtt.versions` names them
 _CONNACK_3 = {version: [encode(Connack(0, is_present), version) for is_present in (False, True)] for version in (3, 4)}
 
@@ -68,7 +70,7 @@ async def connect(hub: Hub, connection: Connection, header: int, body: bytes) ->
     except MqttError as error:
         if error.version == 0:
             raise
-        refusal = _Refusal(error.version, packet, error.reason, str(error))
+        refusal = _Refusal(error.version, packet or _decoded(body, _CLAIM_LIMITS), error.reason, str(error))
         await refuse(hub, connection, refusal, answer_at)
     except ConnectRefusedError as error:
         refusal = _Refusal(_version_of(packet), packet, error.reason, error.rule)
@@ -79,7 +81,7 @@ async def connect(hub: Hub, connection: Connection, header: int, body: bytes) ->
 
 
 class _Refusal(NamedTuple):
-    """How a CONNECT is refused. `packet`: None if it was not decoded; `rule`: what decided."""
+    """How a CONNECT is refused. `packet`: None if it cannot be decoded; `rule`: what decided."""
 
     version: int
     packet: Connect | None
@@ -130,9 +132,9 @@ def _version(body: bytes) -> int:
     return body[level] if level < len(body) else 0
 
 
-def _decoded(body: bytes) -> Connect | None:
+def _decoded(body: bytes, limits: Limits = CONNECT_LIMITS) -> Connect | None:
     try:
-        return cast("Connect", decode_packet(PacketType.CONNECT << 4, body, 0, limits=CONNECT_LIMITS))
+        return cast("Connect", decode_packet(PacketType.CONNECT << 4, body, 0, limits=limits))
     except MqttError:
         return None
 
@@ -177,7 +179,7 @@ def _claimed(hub: Hub, connection: Connection, refusal: _Refusal) -> Client:
         tenant_id=tenant_id,
         tenant="" if name is None else name.tenant,
         device="" if name is None else name.device,
-        client_id="" if packet is None else packet.client_id,
+        client_id="" if packet is None else packet.client_id[: CONNECT_LIMITS.client_id_bytes],
         address=connection.peer,
         listener=connection.listener.name,
         version=refusal.version,

@@ -36,6 +36,8 @@ def test_ceiling_is_named_in_the_log(
     assert line["reason"] == reason
     assert line["rule"].startswith(rule)
     assert line["address"]
+    assert (line["tenant"], line["device"]) == ("acme", "dev1"), "whose it was is read nevertheless"
+    assert 0 < len(line["client_id"]) <= 256
 
 
 def test_connect_below_the_ceilings_is_let_in(harness: Harness) -> None:
