@@ -5,13 +5,16 @@ Knows no step. Each function raises ConfigError, which names the place in the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, TypeVar
 
 from iothub.admin.apply_checks import placed
 from iothub.base.errors import ConfigError
+from iothub_tenants.identity import shown
 
 Row = Mapping[str, Any]
+E = TypeVar("E", bound=Enum)
 
 NOT_APPLIED = ("token_issuers", "bans", "streams")  # an export has them; they have commands of their own
 OF_EXPORT = ("format", "version", "pepper")
@@ -48,11 +51,12 @@ def require_kinds(row: Row, kinds: Mapping[str, type], where: str) -> None:
             raise ConfigError(f"{where}.{key}: expected {_KINDS[kind]}")
 
 
-def word(kind: Callable[[str], Any], text: str, where: str) -> Any:
+def word(kind: type[E], text: str, where: str) -> E:
     try:
         return kind(text)
     except ValueError:
-        raise ConfigError(f"{where}: {text!r} is not one of the known words") from None
+        known = ", ".join(str(each.value) for each in kind)
+        raise ConfigError(f"{where}: expected one of {known}, not {shown(text)}") from None
 
 
 def require_known(row: Row, names: tuple[str, ...], where: str) -> None:

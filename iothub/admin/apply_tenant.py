@@ -237,7 +237,15 @@ class WantedTenant:
                 texts = {key: form.text(row, key, where, is_empty_allowed=key == "subject") for key in row}
                 subject = texts.get("subject", "")
                 if "scope" in texts:
-                    subject = acl_rules.join_subject(form.word(Scope, texts["scope"], f"{where}.scope"), subject)
+                    scope = form.word(Scope, texts["scope"], f"{where}.scope")
+                    if scope is Scope.TENANT and subject not in ("", "*"):
+                        raise ConfigError(
+                            f"{where}.subject: expected none, a rule with the scope tenant is for all devices"
+                        )
+                    subject = acl_rules.join_subject(scope, subject)
+                missing = [name for name in ("effect", "action", "filter") if name not in texts]
+                if missing:
+                    raise ConfigError(f"{where}: expected {', '.join(missing)}, too")
                 words = [texts.get("effect", ""), subject, texts.get("action", ""), texts.get("filter", "")]
             if len(words) < _RULE_WORDS or words[0] not in ("allow", "deny") or not all(words):
                 raise ConfigError(
@@ -292,7 +300,8 @@ class WantedTenant:
             form.require_kinds(row, {"device": str}, where)
             limits = form.limits([form.text(row, "value", where)], where)
             if row.get("device"):
-                quotas.refuse_wider(parse_limits(list(limits.values())))
+                with placed(where):
+                    quotas.refuse_wider(parse_limits(list(limits.values())))
             found.setdefault(row.get("device", ""), {}).update(limits)
             texts.setdefault(row.get("device", ""), []).append(row["value"])
             with placed(where):

@@ -11,6 +11,7 @@ import binascii
 import hashlib
 import hmac
 import os
+import re
 import secrets
 from functools import lru_cache
 
@@ -23,6 +24,7 @@ SECRET_BYTES = 24  # 192 bit: nothing to guess, so a fast keyed hash is enough
 MAX_SECRET_BYTES = 1024  # a longer one is refused unread: anybody can make the hub hash it
 
 _GENERATED = "h1$"  # version of the stored form: salted HMAC-SHA256 under the server's pepper
+_GENERATED_HASH = re.compile(r"h1\$[-\w]{22}\$[-\w]{43}", re.ASCII)  # a salt of 16 bytes, a MAC of 32
 _SALT_BYTES = 16
 _MIN_PEPPER_BYTES = 16
 _STANDARD = bytes.maketrans(b"-_+/", b"+/!!")  # from the URL-safe alphabet; a sign of the other one is none of this
@@ -58,6 +60,11 @@ def verify_generated(secret: str | bytes, stored: str, pepper: bytes) -> bool:
 def is_generated(stored: str) -> bool:
     """Say whether a stored credential is a generated secret's (checked at once), not a password's (in a thread)."""
     return stored.startswith(_GENERATED)
+
+
+def is_generated_hash(stored: str) -> bool:
+    """Say whether this is the whole stored form of a generated secret; a damaged one would be nobody's for ever."""
+    return _GENERATED_HASH.fullmatch(stored) is not None
 
 
 def hash_password(password: str | bytes) -> str:

@@ -13,7 +13,7 @@ from sqlalchemy import insert, update
 
 from iothub.base.errors import ConfigError
 from iothub_services.auth.port import Effect, Scope, TenantState, TokenAlgorithm, TokenIssuer, TokenKey
-from iothub_services.auth.secrets import is_password_hash
+from iothub_services.auth.secrets import is_generated_hash, is_password_hash
 from iothub_services.quota.grammar import parse_limits
 from iothub_services.streams.port import Direction
 from iothub_tenants.accounts import acl_rules, bans, devices, limits, quotas, streams, tables, tenants, token_issuers
@@ -86,6 +86,8 @@ def credential(row: Row, where: str, *, is_foreign: bool) -> Credential:
         )
     if form is CredentialForm.GENERATED and is_foreign:
         return Credential(CredentialForm.NONE, "")
+    if form is CredentialForm.GENERATED and not is_generated_hash(row["credential"]):
+        raise damaged(f"{where}.credential", "the hash of a generated secret, as an export has it")
     return Credential(form, row["credential"])
 
 

@@ -220,6 +220,24 @@ def test_parts_that_it_leaves_alone_are_named(cli: Cli, tmp_path: Path) -> None:
             with_tenant(rules=["allow * both a/#", "allow * both b/#", "allow * both a/#"]),
             "tenants[0].rules: 'allow * both a/#' is given twice",
         ),
+        (
+            with_tenant(
+                rules=[{"scope": "tenant", "subject": "dev1", "effect": "allow", "action": "both", "filter": "x"}]
+            ),
+            "tenants[0].rules[0].subject: expected none, a rule with the scope tenant is for all devices",
+        ),
+        (
+            with_tenant(rules=[{"scope": "planet", "effect": "allow", "action": "both", "filter": "x"}]),
+            "tenants[0].rules[0].scope: expected one of device, group, tenant, not 'planet'",
+        ),
+        (
+            with_tenant(rules=[{"scope": "tenant", "effect": "allow"}]),
+            "tenants[0].rules[0]: expected action, filter, too",
+        ),
+        (
+            with_tenant(devices=[{"name": "dev9", "credential_kind": "generated", "credential": "h1$zz$zz"}]),
+            "tenants[0].devices[0].credential: expected the hash of a generated secret",
+        ),
         (with_tenant(limits=["connexions=1"]), "tenants[0].limits[0]"),
         (with_tenant(devices=[{"name": "dev9", "password": "x"}]), "unknown: password"),
         (with_tenant(devices=[{"name": "dev9", "credential_kind": "password", "credential": "x"}]), "credential"),
@@ -228,7 +246,10 @@ def test_parts_that_it_leaves_alone_are_named(cli: Cli, tmp_path: Path) -> None:
             {"tenant": {"name": "acme", "is_qos0_queued": "yes"}},
             "tenants[0].tenant.is_qos0_queued: expected true or false",
         ),
-        (with_tenant(limits=[{"device": "dev1", "value": "publish_messages=5/1s"}]), "counted for a whole tenant"),
+        (
+            with_tenant(limits=[{"device": "dev1", "value": "publish_messages=5/1s"}]),
+            "limits[0]: publish_messages is counted",
+        ),
         (with_tenant(groups=[5]), "tenants[0].groups: expected a list of texts"),
         (with_tenant(devices=[{"name": "d", "groups": [5]}]), "tenants[0].devices[0].groups: expected a list of texts"),
         (with_tenant(devices=[{"name": "d", "is_enabled": "false"}]), "is_enabled: expected true or false"),
