@@ -50,6 +50,7 @@ def steps(store: AccountStore, tenancy: Tenancy, document: object, *, prunes: bo
     if "tenant" in whole:
         whole = {"tenants": [whole]}
     form.require_known(whole, ("plans", "tenants", *form.OF_EXPORT), "the file")
+    form.require_readable(whole, "the file")
     named = Plans(plans.list_all(store))
     found: list[Step] = []
     for place, given in enumerate(form.listed(whole, "plans", "the file")):
@@ -101,9 +102,10 @@ def row(step: Step) -> dict[str, str]:
 def not_applied(document: object) -> list[str]:
     """Return the parts of exported tenants that `steps` leaves alone."""
     whole = document if isinstance(document, Mapping) else {}
-    entries = whole.get("tenants", [whole])
-    named = {part for entry in entries if isinstance(entry, Mapping) for part in form.NOT_APPLIED if entry.get(part)}
-    return sorted(named)
+    entries = [entry for entry in whole.get("tenants", [whole]) if isinstance(entry, Mapping)]
+    named = {part for entry in entries for part in form.NOT_APPLIED if entry.get(part)}
+    waiting = [form.RULES_TO_COME] if any(entry.get("streams") and entry.get("rules") for entry in entries) else []
+    return [*sorted(named), *waiting]
 
 
 def _plan(store: AccountStore, named: Plans, given: form.Row, where: str, *, prunes: bool) -> Iterator[Step]:

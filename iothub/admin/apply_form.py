@@ -18,8 +18,19 @@ E = TypeVar("E", bound=Enum)
 
 NOT_APPLIED = ("token_issuers", "bans", "streams")  # an export has them; they have commands of their own
 OF_EXPORT = ("format", "version", "pepper")
+RULES_TO_COME = "rules of streams that do not exist yet"
 
 _KINDS: dict[type, str] = {str: "a text", bool: "true or false", int: "a whole number", list: "a list of texts"}
+
+
+def require_readable(row: Row, where: str) -> None:
+    """Raise ConfigError unless an object says nothing of its format, or is of the one that `tenant export` writes."""
+    from iothub_tenants.accounts import transfer
+
+    expected = {"format": transfer.FORMAT, "version": transfer.VERSION}
+    for name, value in expected.items():
+        if row.get(name, value) != value:
+            raise ConfigError(f"{where}.{name}: expected {value}, not {shown(str(row[name]))}")
 
 
 def mapping(given: object, where: str) -> Row:

@@ -42,6 +42,7 @@ class WantedTenant:
         from iothub_tenants.accounts import tenants, transfer
 
         form.require_known(given, (*_PARTS, *form.NOT_APPLIED, *form.OF_EXPORT), where)
+        form.require_readable(given, where)
         self._store, self._tenancy, self._given, self._where = store, tenancy, given, where
         self._wanted = form.mapping(given.get("tenant"), f"{where}.tenant")
         form.require_known(self._wanted, ("name", "state", "is_protected", *_SETTINGS), f"{where}.tenant")

@@ -35,7 +35,8 @@ def main() -> None:
 
 def _stop_early(_number: int, _frame: FrameType | None) -> None:
     """Nothing was promised to anybody yet: leave as after a clean stop."""
-    _leave("iothub: stopped before the hub was ready\n", 0)
+    what = "the API" if "admin" in sys.argv[1:] else "the hub"  # `admin serve`, perhaps beside a hub that is ready
+    _leave(f"iothub: stopped before {what} was ready\n", 0)
 
 
 def _give_up(_number: int, _frame: FrameType | None) -> None:
