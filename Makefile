@@ -22,9 +22,10 @@ install: $(STAMP)  ## create .venv, compile the message plane, install the iothu
 
 $(STAMP): setup.cfg setup.py pyproject.toml $(SOURCES)
 	@$(PYTHON) ops/check_python.py
-	@$(PYTHON) ops/install.py
+	@$(PYTHON) ops/install.py $(EXTRAS)
 	@touch $@
 
+$(DEV_STAMP): EXTRAS := dev  # of the installation before it, too: what the tests need is downloaded while the message plane is compiled
 $(DEV_STAMP): $(STAMP)
 	@echo "installing what the tests need into $(VENV) ..."
 	@$(BIN)/python ops/requirements.py dev > $(VENV)/dev-requirements.txt
@@ -34,8 +35,8 @@ $(DEV_STAMP): $(STAMP)
 run: install  ## start a hub with tenant "demo" on the embedded default and print how to connect (PORT=1883 WORKERS=1)
 	@exec $(BIN)/python ops/demo.py --port='$(PORT)' --workers='$(WORKERS)'
 
-test: $(DEV_STAMP)  ## install what the tests need (real services included) and run all of them
-	@bash ops/test.sh
+test:  ## install what the tests need (real services included) and run all of them
+	@PYTHON='$(PYTHON)' bash ops/test.sh
 
 check: $(DEV_STAMP)  ## the inner loop: format, lint, types, import contracts, unit and architecture tests
 	@$(BIN)/ruff format --check .
@@ -53,8 +54,8 @@ fuzz: $(DEV_STAMP)  ## fuzz every decoder for a while (SECONDS_EACH=20)
 mutants: $(DEV_STAMP)  ## does a test fail for every small change of who may do what? (ONLY=part of a path)
 	@$(BIN)/python -m tests.nightly.mutation $(ONLY)
 
-nightly: $(DEV_STAMP)  ## the long tests: kill -9 scenarios, soak, chaos, mutants
-	@bash ops/test.sh --nightly
+nightly:  ## the long tests: kill -9 scenarios, soak, chaos, mutants
+	@PYTHON='$(PYTHON)' bash ops/test.sh --nightly
 
 dist: install  ## build sdist and wheel into dist/ (DIST=another folder)
 	@bash ops/dist.sh '$(DIST)'

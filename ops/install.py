@@ -1,6 +1,7 @@
 """Installs iothub of this checkout into `.venv/`, says what it does meanwhile, and in plain words why it cannot: `make install`.
 
-Needs the standard library alone. The libraries are downloaded while the message plane is compiled.
+Needs the standard library alone. The libraries are downloaded while the message plane is compiled, with those of the extras of setup.cfg
+that the command line names (`dev`: what the tests need).
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def main() -> None:
     run_pip(["install", *TOOLS])
     with tempfile.TemporaryFile("w+") as log:
         steps.say("downloading the libraries, and compiling the message plane meanwhile")
-        libraries = subprocess.Popen([*PIP, "install", *requirements()], stdout=log, stderr=log, cwd=ROOT)
+        libraries = subprocess.Popen(
+            [*PIP, "install", *requirements("admin", *sys.argv[1:])], stdout=log, stderr=log, cwd=ROOT
+        )
         try:
             compile_modules(steps)
             steps.say("waiting for the libraries", is_progress=True)
@@ -88,12 +91,13 @@ def create_environment() -> None:
         )
 
 
-def requirements() -> list[str]:
-    """Return what iothub needs at run time, with the REST API, from setup.cfg."""
+def requirements(*extras: str) -> list[str]:
+    """Return what iothub needs at run time, and what the extras add, from setup.cfg."""
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
-    admin = setup["options.extras_require"]["admin"].replace(";", "\n").strip().splitlines()
-    return [*setup["options"]["install_requires"].strip().splitlines(), *(line.strip() for line in admin)]
+    added = [setup["options.extras_require"][name].replace(";", "\n") for name in extras]
+    lines = "\n".join([setup["options"]["install_requires"], *added]).splitlines()
+    return [line.strip() for line in lines if line.strip()]
 
 
 def run_pip(words: list[str], **environment: str) -> None:

@@ -5,10 +5,11 @@
 # No test gets a second try: one that fails once fails the run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+python=${PYTHON:-python3}
 bin=.venv/bin
 left_out=()
 logs=$(mktemp -d)
-beside=()  # the processes of the tests on real servers, which run beside those that measure nothing
+beside=()  # the processes that run beside the steps: what fetches the real servers, then the tests on them
 stop_beside() {
     local each
     for each in "${beside[@]}"; do kill -INT -- "-$each" 2>/dev/null; done
@@ -44,9 +45,15 @@ need_debian redis-server "--no-install-recommends redis-server" "tests on the re
 need_debian mariadbd "--no-install-recommends mariadb-server" "tests on the real MariaDB"
 need_debian postgres "--no-install-recommends postgresql" "tests on the real PostgreSQL"
 
+echo "fetching the real servers beside the installation: JDK, Maven, Kafka, HBase, Redis, MariaDB and PostgreSQL ..."
+set -m  # so that it can be interrupted with all that it has started
+$python -m ops.services fetch >"$logs/fetched" 2>&1 &
+beside=($!)
+set +m
+make --no-print-directory PYTHON="$python" .venv/.installed-dev || exit 1
 has_servers=yes
-echo "fetching the real servers: JDK, Maven, Kafka, HBase, Redis, MariaDB and PostgreSQL ..."
-fetched=$($bin/python -m ops.services fetch 2>&1) || { has_servers=; left_out+=("tests on real servers: $(grep -m1 "^services: " <<<"$fetched")"); }
+wait "${beside[0]}" || { has_servers=; left_out+=("tests on real servers: $(grep -m1 "^services: " "$logs/fetched")"); }
+beside=()
 
 if [ "${1:-}" = --nightly ]; then  # too long for a day: minutes on a new machine
     need_debian qemu-aarch64-static "--no-install-recommends qemu-user-static" "a hub on arm64"
