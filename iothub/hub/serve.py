@@ -14,7 +14,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from twisted.internet import epollreactor
 from twisted.internet.defer import Deferred
 from twisted.internet.main import installReactor
 
@@ -44,6 +43,7 @@ from iothub.hub.workers.service_manager import ServiceManager
 from iothub.hub.workers.supervised import BEAT_S, NewsReader, Reporter
 from iothub.net.backend import select_backend
 from iothub.net.descriptors import file_limit, raise_file_limit
+from iothub.net.hub_reactor import HubReactor
 
 BEGIN_AGAIN, BEGIN_AGAIN_DRAINING = -1, -2
 """Instead of an exit code: the process is to be replaced by one with the same command line, at once; it drained, and goes on with that."""
@@ -173,7 +173,7 @@ def _supervise(settings: Config, data_dir: DataDir, lock: Lock, api_command: Seq
 def _install_reactor(settings: Config) -> Any:
     configure_log(settings.log)
     twisted_log.bridge()
-    reactor = epollreactor.EPollReactor()  # type: ignore[no-untyped-call]
+    reactor = HubReactor()
     installReactor(reactor)  # type: ignore[no-untyped-call]  # plug-ins that import the reactor get this one
     return reactor
 

@@ -16,13 +16,14 @@ from zope.interface import implementer
 
 from iothub.base.clock import Clock
 from iothub.engine.poller import Poller
+from iothub.net.hub_reactor import PlaneReader
 from iothub.net.ports import ChannelAcceptor, EnginePlane
 
 TURN_S = 0.002  # then timers, database answers and the admin side have their turn
 
 
 @implementer(IReadDescriptor)
-class PollerTransports:
+class PollerTransports(PlaneReader):
     """All sockets of this process in one private epoll descriptor, which Twisted watches like any other."""
 
     def __init__(self, plane: EnginePlane, clock: Clock, reactor: EPollReactor) -> None:

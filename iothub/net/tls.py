@@ -17,7 +17,7 @@ from iothub.base.reasons import Reason
 from iothub.net.filters import ClientFacts, FilterClosed
 from iothub.net.listener_info import ListenerInfo
 
-READ_BYTES = 1 << 16
+READ_BYTES = 1 << 16  # more than a record has: what is read takes all of a record
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 NEED_AUTHORITIES = {"optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 CLIENT_CERTIFICATES = {
@@ -51,7 +51,8 @@ class TlsFilter:
                 return b""
             return self._read()
         finally:
-            self.replies += self._outgoing.read()
+            if self._outgoing.pending:
+                self.replies += self._outgoing.read()
 
     def send(self, data: bytes) -> bytes:
         """One SSL_write for a whole flush; OpenSSL cuts it into records of 16 KiB."""
@@ -106,6 +107,10 @@ class TlsFilter:
             if not chunk:
                 raise FilterClosed(Reason.NETWORK, "the peer closed TLS", b"".join(chunks))
             chunks.append(chunk)
+            if (
+                not self._incoming.pending
+            ):  # OpenSSL reads no further than a record: it would only say that it wants more
+                break
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 

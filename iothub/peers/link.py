@@ -118,6 +118,11 @@ class Link:
         return self._wire is not None
 
     @property
+    def is_behind(self) -> bool:
+        """Tell whether frames wait for the connection to take more."""
+        return bool(self._waiting)
+
+    @property
     def is_clock_unknown(self) -> bool:
         """Tell whether the peer will say what time it is there, and has not yet."""
         return self._tell_clock is not None and self.peer_clock is None

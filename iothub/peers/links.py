@@ -184,7 +184,7 @@ class Links:
         if link is None:
             raise UnavailableError(f"no link to peer {peer.node}, incarnation {peer.incarnation}")
         number = link.send(frame_type, body)
-        self.changed()
+        self._note_sent(link)
         return number
 
     def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
@@ -197,7 +197,7 @@ class Links:
         if link is None:
             return 0
         number = link.announce(frame_type, body)
-        self.changed()
+        self._note_sent(link)
         return number
 
     def flush_first(self, peer: PeerId, flush: Callable[[], None]) -> None:
@@ -245,6 +245,11 @@ class Links:
         """Say that `due` may have moved. Called by connections, and by what is called from outside here."""
         if self.needs_ticks():
             self._on_change()
+
+    def _note_sent(self, link: Link) -> None:
+        """What the connection has taken makes nothing due."""
+        if link.is_behind:
+            self.changed()
 
     def due(self) -> float:
         """Return when `tick` has something to do, if nothing changes; infinity: never."""

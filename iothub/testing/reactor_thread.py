@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import TypeVar
 
-from twisted.internet.epollreactor import EPollReactor
+from iothub.net.hub_reactor import HubReactor
 
 T = TypeVar("T")
 PATIENCE_S = 10.0
@@ -21,7 +21,7 @@ class ReactorThread:
     """Runs from `__enter__` to `__exit__`; `call` runs a function on the reactor thread and returns its result."""
 
     def __init__(self) -> None:
-        self.reactor = EPollReactor()  # type: ignore[no-untyped-call]
+        self.reactor = HubReactor()
         self._thread = threading.Thread(target=self._run, name="reactor", daemon=True)
 
     def __enter__(self) -> ReactorThread:

@@ -251,7 +251,10 @@ class Retaining:
         self._is_unannounced = True
 
     def await_settled(self, on_done: OnDone) -> None:
-        """Call back when every write that was asked for is durable, or given up."""
+        """Call back when every write that was asked for is durable, or given up: at once, if none is on its way."""
+        if not self._coming:
+            on_done()
+            return
         Deferred.fromCoroutine(self._store.settle(self._tenant_id)).addErrback(_given_up).addCallback(
             lambda _: on_done()
         )
@@ -336,7 +339,8 @@ class Retaining:
         snapshot.asked[source] = self._arrivals
 
     async def _settle(self, synced: Deferred[None]) -> None:
-        await self._store.settle(self._tenant_id)
+        if self._coming:  # else there is nothing to wait for, and nobody wakes the store's thread
+            await self._store.settle(self._tenant_id)
         await synced
         if self._is_unannounced or self._reading.locked:
             # not `async with`: a coroutine that is collected would hand the lock to one that is collected with it

@@ -45,6 +45,18 @@ class Client:
         return plain
 
 
+class CountingReads:
+    """An SSLObject whose reads are counted."""
+
+    def __init__(self, tls: ssl.SSLObject) -> None:
+        self._tls = tls
+        self.reads = 0
+
+    def read(self, size: int) -> bytes:
+        self.reads += 1
+        return self._tls.read(size)
+
+
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("tls"))
@@ -59,6 +71,50 @@ def server(pair: Pair, **options: object) -> tuple[TlsFilter, ClientFacts]:
     info = listener_info("tls", cert_file=pair.cert_file, key_file=pair.key_file, **options)
     facts = ClientFacts("127.0.0.1", 1)
     return TlsFilter(TlsFiles(info).context, facts), facts
+
+
+@pytest.mark.parametrize("sizes", [(100,), (100, 200), (16_384, 1), (50_000,)])
+def test_each_record_is_read_once_and_nothing_after_the_last(
+    authority: Authority, pair: Pair, sizes: tuple[int, ...]
+) -> None:
+    """A read that finds nothing raises, and takes longer than one that finds a message."""
+    tls, _ = server(pair)
+    client = Client(authority)
+    client.shake(tls)
+    reads = tls._tls = CountingReads(tls._tls)  # type: ignore[assignment]
+    for size in sizes:
+        client.tls.write(b"x" * size)
+
+    assert tls.receive(client.outgoing.read()) == b"x" * sum(sizes)
+    assert reads.reads == sum(-(-size // 16_384) for size in sizes)
+
+
+def test_parts_of_a_record_wait_for_the_rest_of_it(authority: Authority, pair: Pair) -> None:
+    tls, _ = server(pair)
+    client = Client(authority)
+    client.shake(tls)
+    client.tls.write(b"x" * 100)
+    client.tls.write(b"y" * 100)
+    data = client.outgoing.read()
+    half = len(data) // 2 + 10
+
+    assert tls.receive(data[:3]) == b""
+    assert tls.receive(data[3:half]) == b"x" * 100
+    assert tls.receive(data[half:]) == b"y" * 100
+
+
+def test_what_comes_with_the_end_of_tls_is_read(authority: Authority, pair: Pair) -> None:
+    tls, _ = server(pair)
+    client = Client(authority)
+    client.shake(tls)
+    client.tls.write(b"last")
+    with contextlib.suppress(ssl.SSLError):
+        client.tls.unwrap()
+
+    with pytest.raises(FilterClosed) as end:
+        tls.receive(client.outgoing.read())
+
+    assert end.value.data == b"last"
 
 
 def test_tls_carries_bytes_both_ways(authority: Authority, pair: Pair) -> None:

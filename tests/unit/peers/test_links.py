@@ -399,6 +399,23 @@ def test_acknowledgement_is_asked_for_when_the_frame_is_applied() -> None:
     assert one.links.status()[0].unacknowledged_bytes == 0
 
 
+def test_nothing_is_asked_for_when_a_frame_is_sent_that_the_connection_has_taken() -> None:
+    """Until the pings are due; the other hub asks for its acknowledgement."""
+    clock = ManualClock()
+    one, two, mine, theirs = linked(clock)
+    for _ in range(4):
+        clock.advance(0.01)
+        for hub in (one, two):
+            hub.tick_if_due()
+        settle((mine, theirs))
+    due = one.ticking.at
+
+    one.links.send(two.id, REQUEST, b"a")
+    one.links.announce(two.id, REQUEST, b"b")
+
+    assert one.ticking.at == due
+
+
 def test_what_waits_for_room_is_written_without_an_acknowledgement() -> None:
     """The kernel took what was before it, and the other side is late with its word."""
     clock = ManualClock()

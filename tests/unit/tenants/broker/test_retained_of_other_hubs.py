@@ -440,8 +440,25 @@ def test_who_is_asked_answers_when_its_writes_are_durable(others: Others) -> Non
     assert answers == [True]
 
     harness.bodies.settle = failing  # type: ignore[method-assign]
+    harness.ask_to_retain(b"t", b"y")
     harness.retaining.await_settled(lambda: answers.append(True))
     assert answers == [True, True]
+
+
+def test_who_is_asked_answers_at_once_while_none_of_its_writes_is_on_its_way(others: Others) -> None:
+    """In the turn of the question, so that both answers go together."""
+    harness = made(others)
+    asked: list[int] = []
+
+    async def settle(tenant_id: int) -> None:
+        asked.append(tenant_id)
+
+    harness.bodies.settle = settle  # type: ignore[method-assign]
+    harness.retain(b"t", b"x")
+    answers: list[bool] = []
+    harness.retaining.await_settled(lambda: answers.append(True))
+
+    assert (answers, asked) == ([True], [])
 
 
 def counted_loads(harness: Harness, held: list[Any] | None = None) -> list[int]:

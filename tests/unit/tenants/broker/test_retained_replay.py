@@ -374,6 +374,7 @@ def test_store_that_fails_ends_the_replays() -> None:
 def test_snapshot_that_the_store_does_not_give_ends_the_replays() -> None:
     """Only if somebody still waits for it."""
     harness = Harness(10)
+    harness.ask_to_retain(b"s/1", b"x")
     harness.bodies.settles_with = BackendError("retained.db: disk I/O error", retryable=True)
     harness.subscribe()
     assert [cast("Failure", each).type for each in harness.ended] == [BackendError]
@@ -381,7 +382,9 @@ def test_snapshot_that_the_store_does_not_give_ends_the_replays() -> None:
 
     harness.bodies.is_held = True
     harness.bodies.settles_with = None
+    harness.bodies.commit()
     harness.subscribe(b"r/1")
+    harness.ask_to_retain(b"s/2", b"x")
     harness.bodies.settles_with = BackendError("retained.db: disk I/O error", retryable=True)
     harness.subscribe()
     harness.unsubscribe()
@@ -389,6 +392,18 @@ def test_snapshot_that_the_store_does_not_give_ends_the_replays() -> None:
 
     assert topics(harness.taken(2.0)) == [b"r/1"]
     assert harness.ended == [None]
+
+
+def test_store_is_not_asked_while_nothing_is_on_its_way_there() -> None:
+    """A SUBSCRIBE costs no thread its sleep."""
+    harness = Harness(10)
+    harness.bodies.settles_with = BackendError("asked", retryable=True)
+
+    harness.subscribe(b"r/1")
+    harness.subscribe(b"nothing")
+
+    assert topics(harness.taken(2.0)) == [b"r/1"]
+    assert harness.ended == [None, None]
 
 
 def test_filter_that_matches_little_in_a_great_index_finds_it() -> None:
