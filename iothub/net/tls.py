@@ -107,10 +107,8 @@ class TlsFilter:
             if not chunk:
                 raise FilterClosed(Reason.NETWORK, "the peer closed TLS", b"".join(chunks))
             chunks.append(chunk)
-            if (
-                not self._incoming.pending
-            ):  # OpenSSL reads no further than a record: it would only say that it wants more
-                break
+            if not self._incoming.pending:
+                break  # OpenSSL reads no further than a record: it would only say that it wants more
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
