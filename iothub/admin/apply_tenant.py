@@ -84,8 +84,10 @@ class WantedTenant:
         for place, row in enumerate(devices):
             for group in row.get("groups", ()):
                 names.require_group(group, f"{where}.devices[{place}].groups")
+        to_come = self._streams_to_come()
         for place, rule in enumerate(rules):
-            names.require_subject(rule[1], f"{where}.rules[{place}]")
+            if rule[1] not in to_come:
+                names.require_subject(rule[1], f"{where}.rules[{place}]")
         for device in filter(None, limits):
             names.require_device(device, f"{where}.limits")
 
@@ -227,7 +229,6 @@ class WantedTenant:
         from iothub_tenants.accounts import acl_rules
 
         found = []
-        to_come = self._streams_to_come()
         for place, given in enumerate(form.listed(self._given, "rules", self._where)):
             where = f"{self._where}.rules[{place}]"
             if isinstance(given, str):
@@ -256,8 +257,7 @@ class WantedTenant:
             with placed(where):
                 acl_rules.parse_action(words[2])
                 acl_rules.check_filter(words[3])
-            if words[1] not in to_come:
-                found.append((words[0], words[1], words[2], words[3]))
+            found.append((words[0], words[1], words[2], words[3]))
         require_once(map(" ".join, found), f"{self._where}.rules")
         return found
 
@@ -266,9 +266,9 @@ class WantedTenant:
         from iothub_tenants.accounts import streams
 
         names = [form.mapping(row, self._where).get("name") for row in form.listed(self._given, "streams", self._where)]
-        return {f"{streams.SUBJECT}{name}" for name in names} - {
-            f"{streams.SUBJECT}{row['name']}" for row in self._has.get("streams", ())
-        }
+        there = {f"{streams.SUBJECT}{row['name']}" for row in self._has.get("streams", ())}
+        devices = {_name(row) for row in (*self._has.get("devices", ()), *self._given.get("devices", ()))}
+        return {f"{streams.SUBJECT}{name}" for name in names} - there - devices
 
     def _known_rules(self) -> dict[tuple[str, str, str, str], int]:
         from iothub_tenants.accounts import acl_rules
@@ -281,8 +281,9 @@ class WantedTenant:
         from iothub_tenants.accounts import acl_rules
 
         known = self._known_rules()
+        to_come = self._streams_to_come()
         for rule in self._wanted_rules():
-            if rule not in known:
+            if rule not in known and rule[1] not in to_come:
                 effect, subject, action, topic_filter = rule
                 add = partial(acl_rules.add, self._store, self.name, subject, Effect(effect), action, topic_filter)
                 yield self._step("create", "rule", " ".join(rule), "", add)

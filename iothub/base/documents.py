@@ -1,45 +1,61 @@
 """What somebody has written as YAML or JSON, as plain values.
 
-Knows no file and not what the values mean.
+Knows no file and not what the values mean. Of YAML only what JSON can say is read: its library would make dates of texts, numbers of times of
+day, and minutes of work of a few lines.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from iothub.base.errors import ConfigError
 from iothub.base.text import clean
 
-MOST_VALUES = 5_000_000  # aliases of YAML counted as often as they are used: a few lines can stand for billions
+MOST_YAML_BYTES = 16 << 20  # it takes fifty times as long as JSON; what is larger is an export
+MOST_VALUES = 1_000_000  # of YAML, aliases counted as often as they are used: a few lines can stand for billions
 MOST_LEVELS = 32  # of lists and objects in each other; an alias can be inside of itself
-_PLAIN = (str, int, float, bool, type(None))
+
 _TOO_DEEP = f"expected at most {MOST_LEVELS} lists and objects in each other"
+_TAG = "tag:yaml.org,2002:"
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_KINDS = {"int": "a number", "float": "a number", "timestamp": "a date"}  # in another form than JSON has
+_WHOLE = re.compile(r"[-+]?[0-9]{1,18}")
+_DECIMAL = re.compile(r"[-+]?[0-9]{1,18}(\.[0-9]{0,18})?([eE][-+]?[0-9]{1,3})?")
 
 
-def read_document(content: bytes) -> object:
+def read_document(content: bytes, most_yaml_bytes: int = MOST_YAML_BYTES) -> object:
     """Return texts, numbers, true and false, null, lists and objects with names; JSON is YAML. Raises ConfigError, with the place."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"expected UTF-8: {error.reason} at octet {error.start}") from None
+    is_small = len(content) <= most_yaml_bytes
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return json.loads(text, object_pairs_hook=once)  # exports are large, and YAML takes fifty times as long
-        except (ValueError, RecursionError, ConfigError):
-            pass  # YAML has such lists and objects, too, with fewer quotes, and knows the line of what is wrong
-    document = _read_yaml(text)
-    _require_plain(document)
-    return document
+            return json.loads(text, object_pairs_hook=once)
+        except (ValueError, RecursionError, ConfigError) as error:
+            if (
+                not is_small
+            ):  # else it may be YAML, which has such lists and objects, too, and knows the line of what is wrong
+                raise ConfigError(f"expected JSON: {error}") from None
+    if not is_small:
+        raise ConfigError(
+            f"expected at most {most_yaml_bytes >> 20} MiB of YAML: write it as JSON, which may be larger"
+        )
+    return _read_yaml(text)
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object of JSON. Raises ConfigError: a name is there twice, and only one of both would count."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise ConfigError(f"`{clean(twice)}` is given twice in one object")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise ConfigError(f"`{clean(name)}` is given twice in one object")
+            seen.add(name)
     return found
 
 
@@ -50,57 +66,66 @@ def _read_yaml(text: str) -> object:
     try:
         loader = kind(text)
         try:
-            node = loader.get_single_node()
-            _require_once(node)
-            return None if node is None else loader.construct_document(node)
+            document = loader.get_single_node()
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
         raise ConfigError(f"expected YAML or JSON: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise ConfigError(_TOO_DEEP) from None
-    except ValueError as error:  # a date of YAML that there is not, such as 2026-02-30
-        raise ConfigError(f"expected YAML or JSON: {error}; a text that looks like a date needs quotes") from None
+    return None if document is None else _Values().of(document, 1)
 
 
-def _require_once(document: Any) -> None:
-    """Raise ConfigError if an object of a document of YAML has a name twice."""
-    left, seen = [document], set()
-    while left:
-        node = left.pop()
-        if node is None or id(node) in seen or isinstance(node.value, str):
-            continue
-        seen.add(id(node))
-        if not node.value or not isinstance(node.value[0], tuple):
-            left += node.value
-            continue
-        names: set[tuple[str, str]] = set()
-        for name, value in node.value:
-            left.append(value)
-            if isinstance(name.value, str):
-                if (name.tag, name.value) in names:
-                    line = name.start_mark.line + 1
-                    raise ConfigError(f"line {line}: `{clean(name.value)}` is given twice in one object")
-                names.add((name.tag, name.value))
+class _Values:
+    """Makes values of the nodes of one document; never more than it may have. Each alias is a copy."""
 
+    def __init__(self) -> None:
+        self._count = 0
 
-def _require_plain(document: object) -> None:
-    """Raise ConfigError if a value is none of JSON's, or if there are too many of them."""
-    left, count = [(document, "", 0)], 0
-    while left:
-        value, place, level = left.pop()
-        count += 1
-        if level > MOST_LEVELS:
-            raise ConfigError(_TOO_DEEP)
-        if count > MOST_VALUES:
+    def of(self, node: Any, level: int) -> object:
+        """Return the value of a node. Raises ConfigError, with its line."""
+        self._count += 1
+        if self._count > MOST_VALUES:
             raise ConfigError(f"expected at most {MOST_VALUES:,} values, with aliases (`*name`) where they are used")
-        if isinstance(value, list):
-            left += [(each, f"{place}[{number}]", level + 1) for number, each in enumerate(value)]
-        elif isinstance(value, dict):
-            for name in value:
-                if not isinstance(name, str):
-                    raise ConfigError(f"{place or 'the file'}: the name {name} is no text: put it in quotes")
-            left += [(each, f"{place}.{name}" if place else name, level + 1) for name, each in value.items()]
-        elif not isinstance(value, _PLAIN):
-            kind = type(value).__name__
-            raise ConfigError(f"{place or 'the file'}: {value} is a {kind} in YAML: put it in quotes")
+        if level > MOST_LEVELS:
+            raise ConfigError(f"{_line(node)}{_TOO_DEEP}")
+        if node.tag == f"{_TAG}seq":
+            return [self.of(each, level + 1) for each in node.value]
+        if node.tag == f"{_TAG}map":
+            return self._object(node, level)
+        return _scalar(node)
+
+    def _object(self, node: Any, level: int) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for given, value in node.value:
+            if given.tag != f"{_TAG}str":
+                what = "merges (`<<`) are not read" if given.tag == f"{_TAG}merge" else "expected a text as a name"
+                raise ConfigError(f"{_line(given)}{what}: put it in quotes, or write the names out")
+            if given.value in found:
+                raise ConfigError(f"{_line(given)}`{clean(given.value)}` is given twice in one object")
+            found[given.value] = self.of(value, level + 1)
+        return found
+
+
+def _scalar(node: Any) -> object:
+    kind, text = node.tag.removeprefix(_TAG), node.value
+    if kind == "str":
+        return text
+    if isinstance(text, str):
+        if kind == "null" and text.lower() in ("", "~", "null"):
+            return None
+        if kind == "bool" and text.lower() in _WORDS:
+            return _WORDS[text.lower()]
+        if kind == "int" and _WHOLE.fullmatch(text):
+            return int(text)
+        if kind == "float" and _DECIMAL.fullmatch(text):
+            return float(text)
+        what = _KINDS.get(kind, f"a {clean(kind)}")
+        raise ConfigError(
+            f"{_line(node)}{clean(text) or 'nothing'} is {what} in YAML: put it in quotes if it is a text"
+        )
+    raise ConfigError(f"{_line(node)}a {clean(kind)} of YAML is not read, expected a list or an object")
+
+
+def _line(node: Any) -> str:
+    return f"line {node.start_mark.line + 1}: "

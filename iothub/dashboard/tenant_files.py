@@ -15,7 +15,6 @@ from iothub.dashboard.api import Json, RefusalError, part
 from iothub.dashboard.checked import Checked
 from iothub.dashboard.frame import View
 from iothub.dashboard.parts import command
-from iothub.dashboard.units import size
 from iothub.rest.edge import IMPORT_BYTES
 
 YAML_BYTES = 1 << 20  # a large file is an export, and that is JSON
@@ -191,10 +190,8 @@ async def _read_json(event: events.UploadEventArguments) -> Json:
 async def _read_document(event: events.UploadEventArguments) -> Json:
     """Raises ValueError: it is no object in YAML or JSON; the text is for the page."""
     content = await event.file.read()
-    if len(content) > YAML_BYTES and content.lstrip()[:1] != b"{":
-        raise ValueError(f"The file is YAML of more than {size(YAML_BYTES)}: use JSON, or the command.")
     try:
-        return _named(await asyncio.to_thread(read_document, content))
+        return _named(await asyncio.to_thread(read_document, content, YAML_BYTES))
     except ConfigError as error:
         raise ValueError(f"The file is not taken: {error}.") from None
 

@@ -40,8 +40,8 @@ from iothub_tenants.identity import parse_username
 ATTEMPTS = 3  # how often a CONNECT is checked again because the accounts changed meanwhile
 CONNECT_LIMITS = Limits(client_id_bytes=256, will_bytes=65_535, user_properties=1024)
 """Before the tenant is known; its own limits are checked once it is."""
-_CLAIM_LIMITS = Limits(client_id_bytes=65_535, will_bytes=65_535, user_properties=65_535)
-"""Of a CONNECT that is refused for its size: whose it was is read nevertheless. It has `connect_bytes` at most."""
+_CLAIM_LIMITS = replace(CONNECT_LIMITS, client_id_bytes=65_535)
+"""Of a CONNECT that is refused for its Client Identifier: whose it was is read nevertheless; for many User Properties that would take too long."""
 _VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5"}  # by Protocol Level, as `mqtt.versions` names them
 _CONNACK_3 = {version: [encode(Connack(0, is_present), version) for is_present in (False, True)] for version in (3, 4)}
 

@@ -6,20 +6,20 @@ import json
 
 import pytest
 
-from iothub.base.documents import MOST_LEVELS, read_document
+from iothub.base.documents import MOST_LEVELS, once, read_document
 from iothub.base.errors import ConfigError
 
 
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        (b"a: [1, 2.5, x, true, null]", {"a": [1, 2.5, "x", True, None]}),
+        (b"a: [1, -2.5, x, true, null, ~, yes, off, 1e3]", {"a": [1, -2.5, "x", True, None, None, True, False, "1e3"]}),
         (b'{"a": [1, 2.5, "x", true, null]}', {"a": [1, 2.5, "x", True, None]}),
         (b"{a: b, c: [d]}", {"a": "b", "c": ["d"]}),
         (b" [1]", [1]),
         ("\ufeffname: \u00e9".encode(), {"name": "\u00e9"}),
-        (b"- &d {a: 1}\n- {<<: *d, b: 2}\n- *d", [{"a": 1}, {"a": 1, "b": 2}, {"a": 1}]),
-        (b"a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}", {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}}),
+        (b"- &d {a: 1}\n- *d\n- [*d, *d]", [{"a": 1}, {"a": 1}, [{"a": 1}, {"a": 1}]]),
+        (b"a: '2026-01-02'\nb: !!str 5\nc: \"12:30\"", {"a": "2026-01-02", "b": "5", "c": "12:30"}),
         (b"", None),
         (b"[]", []),
     ],
@@ -34,16 +34,29 @@ def test_yaml_and_json_are_plain_values(content: bytes, found: object) -> None:
         (b"a: [", "expected YAML or JSON: "),
         (b'{"a": 1', "expected YAML or JSON: "),
         (b"a: \xff", "expected UTF-8: invalid start byte at octet 3"),
-        (b"a: !!python/name:os.system", "expected YAML or JSON: "),
-        (b"tenants: [{since: 2026-01-02}]", "tenants[0].since: 2026-01-02 is a date in YAML: put it in quotes"),
-        (b"a: 2026-02-30", "a text that looks like a date needs quotes"),
-        (b"a: !!set {b}", "a: {'b'} is a set in YAML: put it in quotes"),
-        (b"a: {1: b}", "a: the name 1 is no text: put it in quotes"),
-        (b"yes: b", "the file: the name True is no text: put it in quotes"),
+        (b"a: *b", "expected YAML or JSON: found undefined alias"),
+        (b"a: !!python/name:os.system", "line 1: nothing is a python/name:os.system in YAML"),
+        (b"a: !own {b: c}", "line 1: a !own of YAML is not read"),
+        (
+            b"tenants: [{since: 2026-01-02}]",
+            "line 1: 2026-01-02 is a date in YAML: put it in quotes if it is a text",
+        ),
+        (b"a: 2026-02-30", "line 1: 2026-02-30 is a date in YAML"),
+        (b"a:\n  b: 12:30", "line 2: 12:30 is a number in YAML"),
+        (b"a: 0x1f", "line 1: 0x1f is a number in YAML"),
+        (b"a: .inf", "line 1: .inf is a number in YAML"),
+        (b"a: !!bool x", "line 1: x is a bool in YAML"),
+        (b"a: !!int ''", "line 1: nothing is a number in YAML"),
+        (b"a: !!timestamp {=: x}", "line 1: a timestamp of YAML is not read"),
+        (b"a: !!set {b}", "line 1: a set of YAML is not read"),
+        (b"a: &a {b: 1}\nc: {<<: *a}", "line 2: merges (`<<`) are not read"),
+        (b"a: {1: b}", "line 1: expected a text as a name: put it in quotes"),
+        (b"yes: b", "line 1: expected a text as a name"),
+        (b"? [a]\n: b", "line 1: expected a text as a name"),
         (b"a: 1\nb:\n  - c: 1\n    d: 2\n    c: 3\n", "line 5: `c` is given twice in one object"),
         (b'{"a": 1,\n "b": {"c": 1, "c": 2}}', "line 2: `c` is given twice in one object"),
-        (b"a: &a [*a]", f"expected at most {MOST_LEVELS} lists and objects in each other"),
-        (b"a: " + b"[" * 200 + b"]" * 200, f"expected at most {MOST_LEVELS} lists and objects in each other"),
+        (b"a: &a [*a]", f"line 1: expected at most {MOST_LEVELS} lists and objects in each other"),
+        (b"a: " + b"[" * 200 + b"]" * 200, f"line 1: expected at most {MOST_LEVELS} lists and objects in each other"),
         (b"[" * 100_000, "expected YAML or JSON: "),
     ],
 )
@@ -58,8 +71,28 @@ def test_few_lines_of_aliases_do_not_become_billions_of_values() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
 
-    with pytest.raises(ConfigError, match=r"expected at most 5,000,000 values, with aliases"):
+    with pytest.raises(ConfigError, match=r"expected at most 1,000,000 values, with aliases"):
         read_document("\n".join(lines).encode())
+
+
+def test_what_takes_long_to_read_is_not_read() -> None:
+    """Numbers of base 60 and a name given twice among many take a time that grows with the square of their length, done simply."""
+    with pytest.raises(ConfigError, match="is a number in YAML"):
+        read_document(b"a: 1" + b":1" * 100_000)
+    pairs = [(str(number), 0) for number in range(200_000)]
+    with pytest.raises(ConfigError, match="`7` is given twice"):
+        once([*pairs, ("7", 0)])
+
+
+def test_large_yaml_is_refused_and_large_json_is_not() -> None:
+    """JSON that is broken is not tried as YAML then: its own message has the line."""
+    large = b'{"a": "' + b"x" * 2048 + b'"}'
+
+    assert read_document(b"\xef\xbb\xbf" + large, 1024) == {"a": "x" * 2048}
+    with pytest.raises(ConfigError, match=r"expected JSON: .*line 1"):
+        read_document(large[:-1], 1024)
+    with pytest.raises(ConfigError, match="of YAML: write it as JSON"):
+        read_document(b"a: " + b"x" * 2048, 1024)
 
 
 def test_export_as_json_is_the_same_read_as_yaml() -> None:

@@ -159,6 +159,20 @@ def test_rules_and_limits_of_what_is_pruned_are_steps(cli: Cli, tmp_path: Path) 
     assert apply(cli, tmp_path, fewer, "--prune", "--yes")["steps"] == []
 
 
+def test_rule_of_a_device_that_is_named_as_a_stream_is_not_pruned(cli: Cli, tmp_path: Path) -> None:
+    """A stream of that name, which the file has and the hub has not, does not make it a stream's."""
+    wanted: dict[str, Any] = {
+        "tenant": {"name": "acme"},
+        "devices": ["stream:s1"],
+        "rules": ["allow * both #", "deny stream:s1 publish x"],
+    }
+    apply(cli, tmp_path, wanted)
+
+    again = apply(cli, tmp_path, wanted | {"streams": [{"name": "s1"}]}, "--prune", "--dry-run")
+
+    assert again["steps"] == []
+
+
 def test_name_that_an_object_has_twice_is_refused(cli: Cli, tmp_path: Path) -> None:
     """Only one would count, and --prune would delete what the other one names."""
     (tmp_path / "twice.yaml").write_text("tenants:\n- tenant: {name: acme}\n  devices: [a]\n  devices: [b]\n")

@@ -54,7 +54,14 @@ def test_name_that_an_object_of_a_body_has_twice_is_refused(api: Api) -> None:
 
     assert (refused.status, refused.code) == (422, "invalid")
     assert refused.json["detail"] == "body: `devices` is given twice in one object"
+    assert api("POST", "/tenants:apply", raw=twice, headers={"content-type": "Application/JSON"}).status == 422
     assert api.get("/tenants/new").code == "not_found"
+
+
+@pytest.mark.parametrize("body", [b"{bad", b"[" * 200_000, b'{"a":"\xff"}', b'{"x": ' + b"7" * 5_000 + b"}"])
+def test_body_that_nobody_reads_is_no_defect(api: Api, body: bytes) -> None:
+    """A path without a body does not look at one."""
+    assert api("POST", "/tenants/acme:suspend", raw=body).status == 200
 
 
 def test_file_with_too_many_changes_is_refused_as_a_whole(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
