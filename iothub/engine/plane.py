@@ -124,6 +124,10 @@ class Plane:
         """Tell whether the batch has something for another hub: what else comes in the same batch goes with it, as one frame."""
         return len(self.turn.routed) > 0
 
+    def unwritten(self) -> int:
+        """Return for how many connections the batch has output."""
+        return len(self.turn.dirty)
+
     def end_batch(self) -> None:
         """Parse what was resumed, close what must end, wake the transports that have something to write."""
         turn = self.turn
@@ -304,13 +308,12 @@ class Plane:
             del tenant.sessions[session.client_id]
         self.turn.hold(tenant, -session.backlog_bytes)
         backlog = session.take_backlog()
-        for position, delivery in sorted((session.shared or {}).items()):
-            self.outbound.forget(session, position)
-            self.redistribution.redistribute_delivery(tenant, delivery)
+        for message, group in self.outbound.take_shared(session):
+            self.redistribution.redistribute_delivery(tenant, message, group)
         for delivery in backlog:
             group = delivery.group
             if group is not None and (delivery.qos == 1 or not isinstance(group, Group)):
-                self.redistribution.redistribute_delivery(tenant, delivery)
+                self.redistribution.redistribute_delivery(tenant, delivery.message, group)
             else:
                 self.turn.drop(tenant, session, Drop.SESSION_ENDED, 1)
         session.window = None
