@@ -173,6 +173,8 @@ class Outbound:
             if delivery is None or not self._advance(session, connection, window, delivery):
                 break
             turn.hold(session.tenant, -session.pop())
+            if session.backlog is None:
+                turn.reliefs += 1
         if session.is_persistent:
             if session.backlog is None:
                 while window.taken < session.loaded and window.is_within_span():
@@ -353,6 +355,7 @@ class Outbound:
         window = session.window
         if connection is None:
             return
+        self.turn.reliefs += 1
         if session.is_persistent:
             if window is not None and window.released is not None:
                 for position in window.released:
