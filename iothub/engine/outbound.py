@@ -173,7 +173,7 @@ class Outbound:
             if delivery is None or not self._advance(session, connection, window, delivery):
                 break
             turn.hold(session.tenant, -session.pop())
-            if session.backlog is None:
+            if session.backlog_length() == 0:
                 turn.reliefs += 1
         if session.is_persistent:
             if session.backlog is None:
