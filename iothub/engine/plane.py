@@ -307,10 +307,9 @@ class Plane:
         if tenant.sessions.get(session.client_id) is session:
             del tenant.sessions[session.client_id]
         self.turn.hold(tenant, -session.backlog_bytes)
-        backlog = session.take_backlog()
         for message, group in self.outbound.take_shared(session):
             self.redistribution.redistribute_delivery(tenant, message, group)
-        for delivery in backlog:
+        for delivery in session.take_backlog():
             group = delivery.group
             if group is not None and (delivery.qos == 1 or not isinstance(group, Group)):
                 self.redistribution.redistribute_delivery(tenant, delivery.message, group)
@@ -368,10 +367,9 @@ class Plane:
             self.turn.drop(tenant, None, Drop.NO_SUBSCRIBERS, 1)
             code = 0x10
         retain = message.retain
-        if retain and tenant.may_retain is not None:
-            if not tenant.may_retain(message.topic, len(message.payload)):
-                retain = False
-                code = 0x97
+        if retain and tenant.may_retain is not None and not tenant.may_retain(message.topic, len(message.payload)):
+            retain = False
+            code = 0x97
         if queued is None and not retain:
             if on_done is not None:
                 on_done(code)
