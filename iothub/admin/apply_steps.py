@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One change. `action`: create, update or delete; `change`: what becomes what. `run` returns a secret that it has made; None: elsewhere."""
+    """One change. `action`: create, update or delete; `change`: what becomes what. `run` returns a secret that it has made.
+
+    `run` None: it is done by another step, or elsewhere.
+    """
 
     action: str
     what: str

@@ -332,14 +332,17 @@ class WantedTenant:
     # --- what the file does not name
 
     def _pruned(self) -> Iterator[Step]:
-        """Devices and groups that go take their rules and limits along, whether the file has such parts or not: each is a step that one can see."""
+        """Devices and groups go with their rules and limits at once, whatever parts the file has: else a rule that denies would end before them.
+
+        Each of these is a step that one can see, and nothing is left to do for it.
+        """
         from iothub_tenants.accounts.acl_rules import GROUP_SIGN
 
         devices, groups = self._gone("devices"), self._gone("groups")
-        yield from self._pruned_limits(devices)
-        yield from self._pruned_rules([*devices, *(f"{GROUP_SIGN}{name}" for name in groups)])
         yield from self._pruned_devices(devices)
         yield from self._pruned_groups(groups)
+        yield from self._pruned_limits(devices)
+        yield from self._pruned_rules([*devices, *(f"{GROUP_SIGN}{name}" for name in groups)])
 
     def _gone(self, part: str) -> list[str]:
         """Return the names that a list of the file leaves out."""
@@ -352,18 +355,23 @@ class WantedTenant:
 
         wanted = self._wanted_limits()
         for device, limits in self._known_limits().items():
-            for key, text in limits.items() if "limits" in self._given or device in devices else ():
-                if key not in wanted.get(device, {}):
+            for key, text in limits.items():
+                name = f"{device}:{key}" if device else key
+                if device in devices:
+                    yield Step("delete", "limit", self.name, name, text, run=None)
+                elif "limits" in self._given and key not in wanted.get(device, {}):
                     quota, left = form.left_of(key, wanted.get(device, {}))
                     unset = partial(quotas.change, self._store, self.name, parse_limits(left), [quota], device or None)
-                    yield self._step("delete", "limit", f"{device}:{key}" if device else key, text, unset)
+                    yield self._step("delete", "limit", name, text, unset)
 
     def _pruned_rules(self, subjects: Sequence[str]) -> Iterator[Step]:
         from iothub_tenants.accounts import acl_rules
 
         wanted = self._wanted_rules()
         for rule, number in self._known_rules().items():
-            if (rule not in wanted) if "rules" in self._given else (rule[1] in subjects):
+            if rule[1] in subjects:
+                yield Step("delete", "rule", self.name, " ".join(rule), "", run=None)
+            elif "rules" in self._given and rule not in wanted:
                 remove = partial(acl_rules.remove, self._store, self.name, number)
                 yield self._step("delete", "rule", " ".join(rule), "", remove)
 

@@ -121,6 +121,7 @@ class Apply:
             self._prunes = ui.checkbox("Delete what a list of the file does not name any more", on_change=self._check)
             parts.file_field("YAML or JSON file", _DOCUMENTS, IMPORT_BYTES, self._uploaded)
             self._result = ui.element("div").classes("io-lines").props("aria-live=polite")
+            self._secrets = ui.element("div").classes("io-lines")
             with ui.row().classes("io-buttons"):
                 self._close = ui.button("Close", on_click=self._shown.close).props("flat")
                 self._button = ui.button("Apply", on_click=self._apply).props("unelevated")
@@ -166,7 +167,7 @@ class Apply:
             _tell(self._result, "Applied.", [_step(each) for each in found["steps"]])
         else:
             _tell(self._result, f"Ended before it was done: {problem['detail']}", ["What was done before it stays."])
-        with self._result:
+        with self._secrets:
             secret_files.offer(self._shown, self._close, secrets)
         await self._done()
 

@@ -66,7 +66,7 @@ cdef class Distribution:
     @cython.locals(
         members=list, count=Py_ssize_t, congested=Subscription, step=Py_ssize_t, index=Py_ssize_t, subscription=Subscription,
         session=Session, connection=Connection, elsewhere=Subscription, congested_elsewhere=Subscription,
-        behind=Py_ssize_t, readiness=int,
+        behind=Py_ssize_t, readiness=int, are_all_here=bint,
     )
     cpdef Subscription choose(self, Group group, Message message)
     @cython.locals(readiness=int)

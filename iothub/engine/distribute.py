@@ -345,12 +345,20 @@ class Distribution:
     def choose(self, group: Group, message: Message) -> Subscription | None:
         """Members that are online here in turn, then those elsewhere in turn; congested ones only if all are.
 
-        Nobody online: one persistent member, by hash of the publisher.
+        Nobody online: one persistent member, by hash of the publisher. O(1) while all are congested, else O(those that are passed over).
         """
         members = group.members
         count = len(members)
         if count == 0:
             return None
+        if group.full_at == self.turn.reliefs:
+            subscription = members[group.turn % count]
+            session: Session = subscription.session
+            connection = session.connection
+            if connection is not None and not connection.is_closing:
+                group.turn += 1
+                return subscription
+        are_all_here = True
         elsewhere: Subscription | None = None
         behind = 0  # the member of `elsewhere`
         congested: Subscription | None = None
@@ -358,9 +366,10 @@ class Distribution:
         for step in range(count):
             index = (group.turn + step) % count
             subscription = members[index]
-            session: Session = subscription.session
+            session = subscription.session
             connection = session.connection
             if connection is None:
+                are_all_here = False
                 if elsewhere is None:
                     readiness = self._readiness_elsewhere(session, subscription, message)
                     if readiness == READY:
@@ -382,6 +391,8 @@ class Distribution:
         if congested is None:
             congested = congested_elsewhere
         if congested is not None:
+            if are_all_here:
+                group.full_at = self.turn.reliefs
             group.turn += 1
             return congested
         return _by_publisher(group.persistent_members(), message)

@@ -2,7 +2,7 @@ cimport cython
 
 
 @cython.final
-@cython.freelist(256)
+@cython.freelist(1024)
 cdef class Message:
     cdef public bytes topic, payload, properties, message_id
     cdef public int qos

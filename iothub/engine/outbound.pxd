@@ -5,6 +5,7 @@ from iothub.engine.message cimport Delivery, Message
 from iothub.engine.router cimport Group
 from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
+from iothub.engine.unacknowledged cimport Unacknowledged
 from iothub.engine.window cimport Window, packet_id_of
 
 cdef int DROPS_QOS0
@@ -25,12 +26,12 @@ cdef class Outbound:
     cpdef bint has_room(self, Session session, Message message) except -1
     @cython.locals(tenant=TenantPlane, turn=Turn)
     cdef bint _hold(self, Session session, Delivery delivery) except -1
-    @cython.locals(tenant=TenantPlane, turn=Turn)
-    cdef object _remember(self, Session session, Delivery delivery)
-    @cython.locals(shared=dict, delivery=Delivery)
+    @cython.locals(tenant=TenantPlane, turn=Turn, shared=Unacknowledged)
+    cdef object _remember(self, Session session, Window window, Message message, object group)
+    @cython.locals(shared=Unacknowledged, message=Message)
     cpdef object acknowledged(self, Session session, long long position)
-    @cython.locals(shared=dict, delivery=Delivery)
-    cpdef object forget(self, Session session, long long position)
+    @cython.locals(shared=Unacknowledged, message=Message)
+    cpdef list take_shared(self, Session session)
     @cython.locals(connection=Connection, window=Window, turn=Turn, delivery=Delivery)
     cpdef object pump(self, Session session)
     @cython.locals(turn=Turn, position="long long", message=Message, may_have_been_sent=bint)

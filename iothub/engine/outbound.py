@@ -18,6 +18,7 @@ from iothub.engine.message import Delivery, Message
 from iothub.engine.router import Group
 from iothub.engine.state import Connection, Session
 from iothub.engine.turn import DROPS_QOS0, Turn
+from iothub.engine.unacknowledged import Unacknowledged
 from iothub.engine.window import Window, packet_id_of
 
 
@@ -58,7 +59,7 @@ class Outbound:
                 return False
             if group is not None:
                 if qos == 1:
-                    self._remember(session, Delivery(message, qos, retain, identifiers, window.taken, group))
+                    self._remember(session, window, message, group)
                 elif not isinstance(group, Group):
                     group.done()  # it belongs to this client now [MQTT-4.8.2-5]
             return True
@@ -66,39 +67,48 @@ class Outbound:
             self.turn.wait(session)  # no acknowledgement will move it
         return self._hold(session, Delivery(message, qos, retain, identifiers, 0, group))
 
-    def _remember(self, session: Session, delivery: Delivery) -> None:
-        """Keep what a shared group sent to a transient session until it is acknowledged, as far as the tenant's limit of buffered bytes allows.
+    def _remember(self, session: Session, window: Window, message: Message, group: Any) -> None:
+        """Keep what a shared group just sent to a transient session until it is acknowledged, as far as the tenant's limit of buffered bytes allows.
 
         What another hub has sent is kept there, too, within its limit: that hub hears of each in any case.
         """
         tenant = session.tenant
         turn = self.turn
-        if isinstance(delivery.group, Group) and (
+        if isinstance(group, Group) and (
             tenant.buffered_bytes >= tenant.most_buffered_bytes or turn.buffered_bytes >= turn.most_buffered_bytes
         ):
             return
-        if session.shared is None:
-            session.shared = {}
-        session.shared[delivery.position] = delivery
-        turn.hold(tenant, delivery.message.size)
+        shared = session.shared
+        if shared is None:
+            shared = session.shared = Unacknowledged()
+        shared.keep(window.taken, window.base, message, group)
+        turn.hold(tenant, message.size)
 
     def acknowledged(self, session: Session, position: int) -> None:
         """The client has acknowledged this position: no other member needs it."""
         shared = session.shared
-        if shared is not None and position in shared:
-            delivery = shared[position]
-            self.forget(session, position)
-            if not isinstance(delivery.group, Group):
-                delivery.group.done()
+        if shared is None:
+            return
+        group = shared.group_of(position)
+        message = shared.remove(position)
+        if message is None:
+            return
+        self.turn.hold(session.tenant, -message.size)
+        if shared.count == 0:
+            session.shared = None
+        if not isinstance(group, Group):
+            group.done()
 
-    def forget(self, session: Session, position: int) -> None:
-        """Keep no longer what a shared group sent with this position."""
+    def take_shared(self, session: Session) -> list[tuple[Message, Any]]:
+        """The session ends: return what shared groups sent and was not acknowledged, in order, each with who chose the session; keep it no longer."""
         shared = session.shared
-        if shared is not None and position in shared:
-            delivery = shared.pop(position)
-            self.turn.hold(session.tenant, -delivery.message.size)
-            if not shared:
-                session.shared = None
+        if shared is None:
+            return []
+        session.shared = None
+        kept = shared.in_order()
+        for message, _ in kept:
+            self.turn.hold(session.tenant, -message.size)
+        return kept
 
     def _deliver_qos0(
         self, session: Session, connection: Connection, message: Message, retain: bool, identifiers: tuple[int, ...]
@@ -163,6 +173,8 @@ class Outbound:
             if delivery is None or not self._advance(session, connection, window, delivery):
                 break
             turn.hold(session.tenant, -session.pop())
+            if session.backlog_length() == 0:
+                turn.reliefs += 1
         if session.is_persistent:
             if session.backlog is None:
                 while window.taken < session.loaded and window.is_within_span():
@@ -214,7 +226,7 @@ class Outbound:
         )
         if delivery.group is not None:
             if is_sent and delivery.qos == 1:
-                self._remember(session, Delivery(message, 1, delivery.retain, (), window.taken, delivery.group))
+                self._remember(session, window, message, delivery.group)
             elif not isinstance(delivery.group, Group):
                 delivery.group.done()  # it was dropped by name, or belongs to this client now
         return True
@@ -343,6 +355,7 @@ class Outbound:
         window = session.window
         if connection is None:
             return
+        self.turn.reliefs += 1
         if session.is_persistent:
             if window is not None and window.released is not None:
                 for position in window.released:

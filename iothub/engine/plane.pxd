@@ -38,6 +38,7 @@ cdef class Plane:
     cpdef object feed(self, Connection connection, bytes data)
     cpdef list publish_arrived(self, TenantPlane tenant, list messages)
     cpdef bint is_routing(self) except -1
+    cpdef Py_ssize_t unwritten(self) except -1
     @cython.locals(turn=Turn, connection=Connection, dirty=list)
     cpdef object end_batch(self)
     @cython.locals(turn=Turn)

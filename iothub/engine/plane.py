@@ -124,6 +124,10 @@ class Plane:
         """Tell whether the batch has something for another hub: what else comes in the same batch goes with it, as one frame."""
         return len(self.turn.routed) > 0
 
+    def unwritten(self) -> int:
+        """Return for how many connections the batch has output."""
+        return len(self.turn.dirty)
+
     def end_batch(self) -> None:
         """Parse what was resumed, close what must end, wake the transports that have something to write."""
         turn = self.turn
@@ -303,14 +307,12 @@ class Plane:
         if tenant.sessions.get(session.client_id) is session:
             del tenant.sessions[session.client_id]
         self.turn.hold(tenant, -session.backlog_bytes)
-        backlog = session.take_backlog()
-        for position, delivery in sorted((session.shared or {}).items()):
-            self.outbound.forget(session, position)
-            self.redistribution.redistribute_delivery(tenant, delivery)
-        for delivery in backlog:
+        for message, group in self.outbound.take_shared(session):
+            self.redistribution.redistribute_delivery(tenant, message, group)
+        for delivery in session.take_backlog():
             group = delivery.group
             if group is not None and (delivery.qos == 1 or not isinstance(group, Group)):
-                self.redistribution.redistribute_delivery(tenant, delivery)
+                self.redistribution.redistribute_delivery(tenant, delivery.message, group)
             else:
                 self.turn.drop(tenant, session, Drop.SESSION_ENDED, 1)
         session.window = None
@@ -365,10 +367,9 @@ class Plane:
             self.turn.drop(tenant, None, Drop.NO_SUBSCRIBERS, 1)
             code = 0x10
         retain = message.retain
-        if retain and tenant.may_retain is not None:
-            if not tenant.may_retain(message.topic, len(message.payload)):
-                retain = False
-                code = 0x97
+        if retain and tenant.may_retain is not None and not tenant.may_retain(message.topic, len(message.payload)):
+            retain = False
+            code = 0x97
         if queued is None and not retain:
             if on_done is not None:
                 on_done(code)

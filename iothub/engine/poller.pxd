@@ -33,8 +33,10 @@ cdef class Poller:
     cdef int discard(self, Socket socket) except -1
     cdef int paused_event(self, Socket socket, uint32_t mask) except -1
     cdef int rest(self) except -1
+    cdef int write_batch(self) except -1
     cdef int finish_batch(self) except -1
     cdef bint is_routing(self) except -1
+    cdef bint has_many_to_write(self) except -1
     cdef int end_batch(self) except -1
     cdef int flush(self, Socket socket) except -1
     cdef int write_all(self, Socket socket) except -1

@@ -9,6 +9,9 @@ of them is written once.
 
     epoll_wait -> handle (recv, feed) ... -> end_batch -> flush dirty -> failed, finished, doomed -> (again if any) -> free_closed
 
+Members of a shared group get the messages of one publisher in turn, and so a write for each message, unless others have sent some, too: what is for
+many sockets waits for what is ready by then, once.
+
 Tenants take turns. A tenant that has used its part of a round is passed over until all others that are ready have been seen; epoll
 reports its sockets again, behind all others. A client whose bytes take long is read in smaller bites.
 
@@ -39,7 +42,7 @@ log = logging.getLogger("iothub.engine.poller")
 
 cdef enum:
     BATCH_EVENTS = 256
-    FEW_EVENTS = 8  # up to here a batch is flushed after each event, unless it has something for another hub: latency before batching
+    FEW_EVENTS = 8  # up to here a batch is flushed after each event, unless it has something for another hub or more sockets: latency before batching
     READ_BYTES = 1 << 16
     READ_BYTES_FILTERED = 44 << 10  # with what a filter may hold back (one TLS record) still at most READ_BYTES in one feed
     READ_BYTES_BEFORE_SESSION = 1 << 12
@@ -109,6 +112,7 @@ cdef class Poller:
         """Drain what is ready, until nothing is or the deadline (monotonic seconds) has passed."""
         cdef Sockets sockets = self.sockets
         cdef int count
+        cdef bint is_put_off = False  # output for many waits for what is ready now
         if sockets.is_busy or sockets.epoll_fd < 0:
             return
         self.turns += 1
@@ -124,8 +128,13 @@ cdef class Poller:
                     self.event_count = count
                     self.event_total += count
                 self.batch(deadline)
+                is_put_off = not is_put_off and self.has_many_to_write()
+                if not is_put_off:
+                    self.write_batch()
                 if monotonic() >= deadline:
                     break
+            if is_put_off:
+                self.write_batch()
         finally:
             sockets.is_busy = False
 
@@ -137,8 +146,7 @@ cdef class Poller:
             return
         sockets.is_busy = True
         try:
-            self.finish_batch()
-            sockets.free_closed()
+            self.write_batch()
         finally:
             sockets.is_busy = False
 
@@ -197,7 +205,7 @@ cdef class Poller:
                     continue
                 if not self.handle_fairly(socket, mask):
                     continue
-            if is_few and not self.is_routing():
+            if is_few and not self.is_routing() and not self.has_many_to_write():
                 self.finish_batch()
             elif monotonic() >= deadline:
                 break
@@ -206,8 +214,6 @@ cdef class Poller:
                 self.handle(<Socket> item, mask)
                 if monotonic() >= deadline:
                     break  # the others are reported again
-        self.finish_batch()
-        self.sockets.free_closed()
         return 0
 
     cdef bint handle_fairly(self, Socket socket, uint32_t mask) except -1:
@@ -327,6 +333,11 @@ cdef class Poller:
         """Whether the engine has something of a paused client that it has not parsed: perhaps its DISCONNECT."""
         return socket.connection is not None and socket.connection.partial is not None
 
+    cdef int write_batch(self) except -1:
+        self.finish_batch()
+        self.sockets.free_closed()
+        return 0
+
     cdef int finish_batch(self) except -1:
         """The plane wakes the sockets that have output, each is written once; then those end that must, which may give others output."""
         cdef Sockets sockets = self.sockets
@@ -348,6 +359,9 @@ cdef class Poller:
 
     cdef bint is_routing(self) except -1:
         return self.plane.is_routing() if self.engine is None else self.engine.is_routing()
+
+    cdef bint has_many_to_write(self) except -1:
+        return (self.plane.unwritten() if self.engine is None else self.engine.unwritten()) > FEW_EVENTS
 
     cdef int end_batch(self) except -1:
         if self.engine is None:

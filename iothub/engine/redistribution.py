@@ -7,6 +7,7 @@ QoS 2 ends with its session [MQTT-4.8.2-5], and so does what came by a subscript
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from iothub.base.reasons import Drop
 from iothub.engine.distribute import Distribution
@@ -44,12 +45,11 @@ class Redistribution:
             if group is not None:
                 session.tenant.router.subscribe(subscription)
 
-    def redistribute_delivery(self, tenant: TenantPlane, delivery: Delivery) -> None:
-        """Give one delivery of a transient session to another member; without one it is dropped."""
-        group = delivery.group
+    def redistribute_delivery(self, tenant: TenantPlane, message: Message, group: Any) -> None:
+        """Give one delivery of a transient session to another member; without one it is dropped. `group` had chosen the session."""
         if not isinstance(group, Group):
             group.returned()
-        elif not self.redistribute_message(tenant, delivery.message, group.name, group.filter):
+        elif not self.redistribute_message(tenant, message, group.name, group.filter):
             self.turn.drop(tenant, None, Drop.SESSION_ENDED, 1)
 
     def redistribute_message(self, tenant: TenantPlane, message: Message, name: bytes, filter: bytes) -> bool:

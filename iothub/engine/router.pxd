@@ -37,6 +37,7 @@ cpdef Target without_no_local(Target target)
 cdef class Group:
     cdef readonly bytes name, filter
     cdef public unsigned long long turn
+    cdef public long long full_at
     cdef readonly list members
     cdef dict places
     cdef int persistent

@@ -100,13 +100,14 @@ def without_no_local(target: Target) -> Target | None:
 class Group:
     """One `$share` group: a name, a filter, and its members as they are now; one of them gets each message (§4.8.2).
 
-    `turn` belongs to the caller that chooses the member (round robin).
+    Both belong to the caller that chooses the member: `turn` (round robin), and `full_at`, when all members were congested; -1: another one has come.
     """
 
     def __init__(self, name: bytes, filter: bytes) -> None:
         self.name = name
         self.filter = filter
         self.turn = 0
+        self.full_at = -1
         self.members: list[Subscription] = []
         self.places: dict[Any, int] = {}  # session -> index in members
         self.persistent = _UNKNOWN  # whether a member's session is: 0 or 1
@@ -115,6 +116,7 @@ class Group:
     def join(self, subscription: Subscription) -> Subscription | None:
         """Add a member; return the subscription it replaces. O(1)."""
         self.ordered = None
+        self.full_at = -1
         place = self.places.get(subscription.session)
         if place is not None:
             replaced = self.members[place]

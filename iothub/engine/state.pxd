@@ -6,6 +6,7 @@ from iothub.engine.counters cimport Counters
 from iothub.engine.message cimport Delivery
 from iothub.engine.sessions cimport Sessions
 from iothub.engine.router cimport Router
+from iothub.engine.unacknowledged cimport Unacknowledged
 from iothub.engine.window cimport Window
 
 cdef extern from *:
@@ -45,7 +46,8 @@ cdef class Session:
     cdef public Connection connection
     cdef public object client_id, device, policy, control, meters
     cdef object _subscriptions  # a Subscription or a dict
-    cdef public dict inbound, shared, publish_grants, receive_grants
+    cdef public dict inbound, publish_grants, receive_grants
+    cdef public Unacknowledged shared
     cdef public Window window
     cdef public list backlog
     cdef public long long queue_id, epoch, announced, loaded, connected_at_ms

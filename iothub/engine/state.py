@@ -22,6 +22,7 @@ from iothub.engine.message import Delivery, Message
 from iothub.engine.ports import ByteSink, Policy, Transport
 from iothub.engine.router import Router, Subscription
 from iothub.engine.sessions import Sessions
+from iothub.engine.unacknowledged import Unacknowledged
 from iothub.engine.window import Window
 
 NOTHING = bytearray()
@@ -165,7 +166,7 @@ class Session:
         self.backlog_start = 0
         self.backlog_bytes = 0
         self.backlog_qos0 = 0
-        self.shared: dict[int, Delivery] | None = None  # transient: QoS 1 of shared groups in flight, by position
+        self.shared: Unacknowledged | None = None  # transient: QoS 1 of shared groups in flight
         self.inbound: dict[int, int] | None = None  # Packet Identifier -> STORING, ...
         self.publish_grants: dict[bytes, bool] | None = None
         self.receive_grants: dict[bytes, bool] | None = None

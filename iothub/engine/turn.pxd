@@ -14,7 +14,7 @@ cdef class Turn:
     cdef public double now, wall, held_at
     cdef public list dirty, closings, waiting, unblocked, starved, watched, lagging, slicing, routed, answered
     cdef public dict before_sinks
-    cdef public long long buffered_bytes, unstored_messages, unstored_bytes
+    cdef public long long buffered_bytes, unstored_messages, unstored_bytes, reliefs
     cdef public long long most_buffered_bytes, most_unstored_messages, most_unstored_bytes
     cdef public int most_unstored_per_connection, ack_batch
     cdef public Py_ssize_t out_soft_bytes, out_hard_bytes, grants, reserve_ahead
@@ -22,6 +22,7 @@ cdef class Turn:
     cpdef object begin(self)
     cpdef object read_clock(self)
     cpdef double wall_now(self) except? -1.0
+    @cython.locals(is_congested=bint)
     cpdef object touch(self, Connection connection)
     cpdef object close(self, Connection connection, object reason, bytes final_packet=*)
     cpdef object drop(self, TenantPlane tenant, object session, object reason, long long count)

@@ -54,6 +54,7 @@ class Turn:
         self.slicing: list[
             TenantPlane
         ] = []  # tenants with messages that are delivered over several turns, in their turn
+        self.reliefs = 0  # how often a client that was congested has become free, or has come: what was full then may not be any more
         self.lagging: list[Session] = []  # their durable head is behind by less than a batch
         self.buffered_bytes = 0
         self.unstored_messages = 0
@@ -100,9 +101,10 @@ class Turn:
         connection.is_dirty = True
         if connection.out is NOTHING:
             connection.out = bytearray()
-            connection.is_congested = False
-        else:
-            connection.is_congested = len(connection.out) > 0
+        is_congested = len(connection.out) > 0
+        if connection.is_congested and not is_congested:
+            self.reliefs += 1
+        connection.is_congested = is_congested
         self.dirty.append(connection)
 
     def close(self, connection: Connection, reason: Reason, final_packet: bytes = b"") -> None:

@@ -84,6 +84,9 @@ class EchoPlane:
     def is_routing(self) -> bool:
         return False
 
+    def unwritten(self) -> int:
+        return len(self.dirty)
+
     def end_batch(self) -> None:
         dirty, self.dirty = self.dirty, []
         for connection in dirty:

@@ -302,6 +302,7 @@ class _Import:
             ui.checkbox("Make the secrets that are missing", value=True, on_change=self._toggled)
             parts.file_field("CSV file", ".csv,text/csv", IMPORT_BYTES, self._uploaded)
             self._result = ui.element("div").classes("io-lines")
+            self._secrets = ui.element("div").classes("io-lines")
             with ui.row().classes("io-buttons"):
                 self._close = ui.button("Close", on_click=self._dialog.close).props("flat")
                 self._button = ui.button("Import", on_click=self._import).props("unelevated")
@@ -338,7 +339,7 @@ class _Import:
         if secret_files.is_left(self._dialog, found["secrets"]):
             return
         self._tell(f"{len(found['devices'])} devices are created.", found["devices"])
-        with self._result:
+        with self._secrets:
             secret_files.offer(self._dialog, self._close, found["secrets"])
         await self._table.load()
 

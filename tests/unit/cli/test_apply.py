@@ -15,7 +15,7 @@ import yaml
 
 from iothub.admin.apply_form import NOT_APPLIED
 from iothub.base.errors import UnavailableError
-from iothub_tenants.accounts import acl_rules, tenants
+from iothub_tenants.accounts import acl_rules, devices, tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.in_process.command import Cli
@@ -123,10 +123,10 @@ def test_prune_deletes_what_a_list_does_not_name(cli: Cli, tmp_path: Path) -> No
 
     assert "--yes" in refused.err
     assert changed(done) == [
-        ("delete", "rule", "deny @sensors publish config/#"),
         ("delete", "device", "dev2"),
         ("delete", "device", "dev3"),
         ("delete", "group", "sensors"),
+        ("delete", "rule", "deny @sensors publish config/#"),
     ]
     assert apply(cli, tmp_path, fewer, "--prune", "--yes")["steps"] == []
     assert len(cli.rows("quota", "list", "acme")) >= 2
@@ -148,12 +148,12 @@ def test_rules_and_limits_of_what_is_pruned_are_steps(cli: Cli, tmp_path: Path) 
     apply(cli, tmp_path, fewer, "--prune", "--yes")
 
     assert [each for each in changed(shown) if each[0] == "delete"] == [
-        ("delete", "limit", "dev3:device_publish_bytes"),
-        ("delete", "rule", "deny dev2 subscribe x"),
-        ("delete", "rule", "deny @sensors publish config/#"),
         ("delete", "device", "dev2"),
         ("delete", "device", "dev3"),
         ("delete", "group", "sensors"),
+        ("delete", "limit", "dev3:device_publish_bytes"),
+        ("delete", "rule", "deny dev2 subscribe x"),
+        ("delete", "rule", "deny @sensors publish config/#"),
     ]
     assert [row["subject"] for row in cli.rows("acl", "list", "acme")] == ["*"]
     assert apply(cli, tmp_path, fewer, "--prune", "--yes")["steps"] == []
@@ -171,6 +171,31 @@ def test_rule_of_a_device_that_is_named_as_a_stream_is_not_pruned(cli: Cli, tmp_
     again = apply(cli, tmp_path, wanted | {"streams": [{"name": "s1"}]}, "--prune", "--dry-run")
 
     assert again["steps"] == []
+
+
+@pytest.mark.parametrize("has_rules", [True, False])
+def test_device_that_cannot_be_deleted_keeps_its_rules_and_limits(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_rules: bool
+) -> None:
+    """A rule that denies must not end before whom it is for."""
+    wanted = with_tenant(
+        rules=["allow * both #", "deny dev2 both secret/#"],
+        limits=[{"device": "dev2", "value": "device_publish_messages=5/1s"}],
+    )
+    apply(cli, tmp_path, wanted | {"plans": WANTED["plans"]})
+
+    def delete(*_given: object) -> None:
+        raise UnavailableError("the disk is full")
+
+    monkeypatch.setattr(devices, "delete", delete)
+    fewer: dict[str, Any] = {"tenant": {"name": "acme"}, "devices": ["dev1", "dev3"]}
+    if has_rules:
+        fewer |= {"rules": ["allow * both #"], "limits": []}
+
+    cli("apply", "-f", write(tmp_path, fewer), "--prune", "--yes", code=7)
+
+    assert "dev2" in [row["subject"] for row in cli.rows("acl", "list", "acme")]
+    assert cli.rows("quota", "list", "acme", "--device", "dev2")
 
 
 def test_name_that_an_object_has_twice_is_refused(cli: Cli, tmp_path: Path) -> None:
@@ -411,11 +436,12 @@ def test_file_that_is_no_yaml_is_refused(cli: Cli, tmp_path: Path) -> None:
 def test_half_of_a_character_is_refused_before_the_first_step(cli: Cli, tmp_path: Path) -> None:
     """JSON can spell one out, and no store can write it."""
     device = {"name": "d", "credential_kind": "x509", "credential": "CN=\ud800"}
-    (tmp_path / "half.json").write_text(json.dumps(with_tenant(devices=[device])))
+    for document in (with_tenant(devices=[device]), {"tenant": {"name": "a\ud800"}}):
+        (tmp_path / "half.json").write_text(json.dumps(document))
 
-    done = cli("apply", "-f", str(tmp_path / "half.json"), code=2)
+        done = cli("apply", "-f", str(tmp_path / "half.json"), code=2)
 
-    assert "tenants[0].devices[0].credential: expected at most" in done.err
+        assert "the file has half of a character (a lone surrogate), behind" in done.err
 
 
 BOTH = "publish_messages=500/1s dry-run:publish_messages=100/1s"

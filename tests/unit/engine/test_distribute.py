@@ -48,6 +48,66 @@ def test_a_congested_member_is_passed_over() -> None:
     assert slow.session.backlog_length() + fast.session.backlog_length() == 5
 
 
+def test_whoever_comes_to_a_group_of_congested_members_gets_the_next_message() -> None:
+    """A persistent one that returns, and one that was connected and subscribes."""
+    bench = Bench()
+    leaving, new = bench.client("r", queue_id=7), bench.client("n")
+    leaving.subscribe(b"job", 0, group=b"g")
+    leaving.transport.is_stuck = True
+    members(bench, 1, receive_maximum=1)
+    publisher = bench.client("p")
+    for _ in range(8):
+        publisher.send(publish(b"job", b"x", 1, 1))
+    leaving.drop()
+
+    returning = bench.client("r", queue_id=7)
+    for _ in range(2):
+        publisher.send(publish(b"job", b"x", 1, 1))
+    assert taken(returning) == 2
+
+    returning.transport.is_stuck = True
+    for _ in range(8):
+        publisher.send(publish(b"job", b"x", 1, 1))
+    new.subscribe(b"job", 1, group=b"g")
+    for _ in range(2):
+        publisher.send(publish(b"job", b"x", 1, 1))
+    assert taken(new) == 2
+
+
+def test_congested_member_that_has_gone_gets_nothing() -> None:
+    """Its connection ends with the batch, or has ended, and it was online when all were found to be congested."""
+    bench = Bench()
+    going = bench.client("r", queue_id=7, receive_maximum=1)
+    going.subscribe(b"job", 0, group=b"g")
+    going.transport.is_stuck = True
+    [congested] = members(bench, 1, receive_maximum=1)
+    publisher = bench.client("p")
+    publisher.send(publish(b"job", b"x", 1, 1) * 8)
+    waiting = congested.session.backlog_length()
+    publisher.connection.feed(publish(b"job", b"x", 1, 1))
+    going.connection.feed(b"\xff\xff")
+
+    publisher.send(publish(b"job", b"x", 1, 1) * 2)
+    publisher.send(publish(b"job", b"x", 1, 1) * 2)
+
+    assert congested.session.backlog_length() >= waiting + 4
+
+
+def test_member_at_another_hub_is_looked_for_while_those_here_are_congested() -> None:
+    """It may have become free, of which nobody hears here."""
+    bench = Bench()
+    members(bench, 2, receive_maximum=1)
+    publisher = bench.client("p")
+    session = at_another_hub(bench, "e", 7)
+    session.control = Control(is_online_elsewhere=False)
+    publisher.send(publish(b"job", b"x", 1, 1) * 8)
+    session.control = Control(is_online_elsewhere=True)
+
+    publisher.send(publish(b"job", b"x", 1, 1))
+
+    assert queued(bench, 7) == [1]
+
+
 def test_an_offline_member_gets_it_only_when_nobody_is_online() -> None:
     """One persistent member's queue, always the same one for a publisher."""
     bench = Bench()

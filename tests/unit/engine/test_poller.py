@@ -62,6 +62,56 @@ def test_poller_few_events_end_as_one_batch_when_another_hub_gets_something(benc
     assert [count for count in ends if count] == [1, 1, 1, 3]
 
 
+def test_poller_writes_once_to_each_of_many_for_all_that_is_ready(bench) -> None:
+    """As for members of a shared group: few publishers, many receivers, and what came while those were handled is for the same ones."""
+    receivers = [bench.client() for _ in range(20)]
+    publishers = [bench.client() for _ in range(3)]
+    late, _ = bench.client()
+    fed = 0
+
+    def feed(_connection: EchoConnection, data: bytes) -> None:
+        nonlocal fed
+        fed += 1
+        for _, receiver in receivers:
+            receiver.send(data)
+        if fed == len(publishers):
+            late.sendall(b"x")
+
+    bench.plane.on_feed = feed
+    for publisher, _ in publishers:
+        publisher.sendall(b"x")
+    before = bench.poller.counters()["send_calls"]
+    bench.turn()
+
+    assert [client.recv(10) for client, _ in receivers] == [b"xxxx"] * 20
+    assert bench.poller.counters()["send_calls"] - before == 20
+
+
+@pytest.mark.parametrize("deadline", [0.0, FAR])
+def test_poller_puts_off_what_is_for_many_only_once(bench, deadline: float) -> None:
+    """Publishers that send on and on do not keep it from its receivers, nor does the end of the turn."""
+    receivers = [bench.client() for _ in range(20)]
+    publisher, _ = bench.client()
+    waits: list[int] = []
+    fed = 0
+
+    def feed(_connection: EchoConnection, data: bytes) -> None:
+        nonlocal fed
+        fed += 1
+        waits.append(len(receivers[0][1].out))
+        for _, receiver in receivers:
+            receiver.send(data)
+        if fed < 10:
+            publisher.sendall(b"x")
+
+    bench.plane.on_feed = feed
+    publisher.sendall(b"x")
+    while fed < 10:
+        bench.turn(deadline)
+    assert waits == ([0] * 10 if deadline == 0.0 else [0, 1] * 5)
+    assert all(client.recv(20) == b"x" * 10 for client, _ in receivers)
+
+
 def test_poller_turn_ends_at_the_deadline_and_starves_nobody(bench) -> None:
     """What the deadline leaves over is first in the next turn."""
     clients = [bench.client() for _ in range(30)]
