@@ -1,7 +1,7 @@
 """What somebody has written as YAML or JSON, as plain values.
 
-Knows no file and not what the values mean. Of YAML only what JSON can say is read: its library would make dates of texts, numbers of times of
-day, and minutes of work of a few lines.
+Knows no file and not what the values mean. Of YAML only what JSON can say is read, so no merges and tags: its library would make dates of texts,
+numbers of times of day, and minutes of work of a few lines.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from iothub.base.errors import ConfigError
 from iothub.base.text import clean
 
 MOST_YAML_BYTES = 16 << 20  # it takes fifty times as long as JSON; what is larger is an export
-MOST_VALUES = 1_000_000  # of YAML, aliases counted as often as they are used: a few lines can stand for billions
 MOST_LEVELS = 32  # of lists and objects in each other; an alias can be inside of itself
+MOST_TIMES = 4  # so many times the characters of a file of YAML, or
+SOME_CHARACTERS = 1 << 20  # so many, are read of it with its aliases: a few lines can stand for billions
 
 _TOO_DEEP = f"expected at most {MOST_LEVELS} lists and objects in each other"
 _TAG = "tag:yaml.org,2002:"
@@ -38,7 +39,7 @@ def read_document(content: bytes, most_yaml_bytes: int = MOST_YAML_BYTES) -> obj
         except (ValueError, RecursionError, ConfigError) as error:
             if (
                 not is_small
-            ):  # else it may be YAML, which has such lists and objects, too, and knows the line of what is wrong
+            ):  # else it may be YAML, which has such lists and objects, too, and the line of a name given twice
                 raise ConfigError(f"expected JSON: {error}") from None
     if not is_small:
         raise ConfigError(
@@ -73,58 +74,62 @@ def _read_yaml(text: str) -> object:
         raise ConfigError(f"expected YAML or JSON: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise ConfigError(_TOO_DEEP) from None
-    return None if document is None else _Values().of(document, 1)
+    return None if document is None else _Values(max(MOST_TIMES * len(text), SOME_CHARACTERS)).of(document, 1)
 
 
 class _Values:
-    """Makes values of the nodes of one document; never more than it may have. Each alias is a copy."""
+    """Makes values of the nodes of one document, and copies of them for aliases, of so many characters together."""
 
-    def __init__(self) -> None:
-        self._count = 0
+    def __init__(self, characters: int) -> None:
+        self._characters = characters
 
     def of(self, node: Any, level: int) -> object:
         """Return the value of a node. Raises ConfigError, with its line."""
-        self._count += 1
-        if self._count > MOST_VALUES:
-            raise ConfigError(f"expected at most {MOST_VALUES:,} values, with aliases (`*name`) where they are used")
+        self._characters -= 1 + (len(node.value) if node.id == "scalar" else 0)
+        if self._characters < 0:
+            raise ConfigError("aliases (`*name`) make too much of it: write out what they stand for, or use JSON")
         if level > MOST_LEVELS:
             raise ConfigError(f"{_line(node)}{_TOO_DEEP}")
-        if node.tag == f"{_TAG}seq":
+        if node.id == "scalar":
+            return _scalar(node)
+        if node.id == "sequence" and node.tag == f"{_TAG}seq":
             return [self.of(each, level + 1) for each in node.value]
-        if node.tag == f"{_TAG}map":
+        if node.id == "mapping" and node.tag == f"{_TAG}map":
             return self._object(node, level)
-        return _scalar(node)
+        raise ConfigError(f"{_line(node)}a {_kind(node)} of YAML is not read, expected a list or an object")
 
     def _object(self, node: Any, level: int) -> dict[str, object]:
         found: dict[str, object] = {}
         for given, value in node.value:
-            if given.tag != f"{_TAG}str":
-                what = "merges (`<<`) are not read" if given.tag == f"{_TAG}merge" else "expected a text as a name"
-                raise ConfigError(f"{_line(given)}{what}: put it in quotes, or write the names out")
-            if given.value in found:
-                raise ConfigError(f"{_line(given)}`{clean(given.value)}` is given twice in one object")
-            found[given.value] = self.of(value, level + 1)
+            if _kind(given) == "merge":
+                raise ConfigError(f"{_line(given)}merges (`<<`) are not read: write the names out")
+            name = self.of(given, level + 1)
+            if not isinstance(name, str):
+                raise ConfigError(f"{_line(given)}expected a text as a name: put it in quotes")
+            if name in found:
+                raise ConfigError(f"{_line(given)}`{clean(name)}` is given twice in one object")
+            found[name] = self.of(value, level + 1)
         return found
 
 
 def _scalar(node: Any) -> object:
-    kind, text = node.tag.removeprefix(_TAG), node.value
+    kind, text = _kind(node), node.value
     if kind == "str":
         return text
-    if isinstance(text, str):
-        if kind == "null" and text.lower() in ("", "~", "null"):
-            return None
-        if kind == "bool" and text.lower() in _WORDS:
-            return _WORDS[text.lower()]
-        if kind == "int" and _WHOLE.fullmatch(text):
-            return int(text)
-        if kind == "float" and _DECIMAL.fullmatch(text):
-            return float(text)
-        what = _KINDS.get(kind, f"a {clean(kind)}")
-        raise ConfigError(
-            f"{_line(node)}{clean(text) or 'nothing'} is {what} in YAML: put it in quotes if it is a text"
-        )
-    raise ConfigError(f"{_line(node)}a {clean(kind)} of YAML is not read, expected a list or an object")
+    if kind == "null" and text.lower() in ("", "~", "null"):
+        return None
+    if kind == "bool" and text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if kind == "int" and _WHOLE.fullmatch(text):
+        return int(text)
+    if kind == "float" and _DECIMAL.fullmatch(text):
+        return float(text)
+    what = _KINDS.get(kind, f"a {kind}")
+    raise ConfigError(f"{_line(node)}{clean(text) or 'nothing'} is {what} in YAML: put it in quotes if it is a text")
+
+
+def _kind(node: Any) -> str:
+    return clean(node.tag.removeprefix(_TAG))
 
 
 def _line(node: Any) -> str:

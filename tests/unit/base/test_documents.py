@@ -53,9 +53,16 @@ def test_yaml_and_json_are_plain_values(content: bytes, found: object) -> None:
         (b"a: {1: b}", "line 1: expected a text as a name: put it in quotes"),
         (b"yes: b", "line 1: expected a text as a name"),
         (b"? [a]\n: b", "line 1: expected a text as a name"),
+        (b"? !!str [a]\n: b", "line 1: a str of YAML is not read"),
         (b"a: 1\nb:\n  - c: 1\n    d: 2\n    c: 3\n", "line 5: `c` is given twice in one object"),
         (b'{"a": 1,\n "b": {"c": 1, "c": 2}}', "line 2: `c` is given twice in one object"),
         (b"a: &a [*a]", f"line 1: expected at most {MOST_LEVELS} lists and objects in each other"),
+        (b"a: !!map x", "line 1: x is a map in YAML"),
+        (b"a: !!seq x", "line 1: x is a seq in YAML"),
+        (b"a: !!seq {b: c}", "line 1: a seq of YAML is not read"),
+        (b"a: !!map [b]", "line 1: a map of YAML is not read"),
+        (b"a: !!str [b]", "line 1: a str of YAML is not read"),
+        (b"!!str {a: 1}", "line 1: a str of YAML is not read"),
         (b"a: " + b"[" * 200 + b"]" * 200, f"line 1: expected at most {MOST_LEVELS} lists and objects in each other"),
         (b"[" * 100_000, "expected YAML or JSON: "),
     ],
@@ -67,11 +74,16 @@ def test_what_cannot_be_plain_values_is_refused_with_the_place(content: bytes, r
     assert reason in str(refused.value)
 
 
-def test_few_lines_of_aliases_do_not_become_billions_of_values() -> None:
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-
-    with pytest.raises(ConfigError, match=r"expected at most 1,000,000 values, with aliases"):
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["a0: &a0 [x, x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12))],
+        [f"a: &a {'x' * 200_000}", f"b: [{', '.join(['*a'] * 1_000)}]"],
+        [f"a: &a {{{'x' * 1_000}: 1}}", f"b: [{', '.join(['*a'] * 100_000)}]"],
+    ],
+)
+def test_few_lines_of_aliases_do_not_become_billions_of_characters(lines: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"aliases .* make too much of it"):
         read_document("\n".join(lines).encode())
 
 
