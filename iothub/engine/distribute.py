@@ -370,6 +370,7 @@ class Distribution:
             connection = session.connection
             if connection is None:
                 are_all_here = False
+                group.full_at = -1
                 if elsewhere is None:
                     readiness = self._readiness_elsewhere(session, subscription, message)
                     if readiness == READY:

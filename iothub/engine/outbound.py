@@ -81,7 +81,7 @@ class Outbound:
         shared = session.shared
         if shared is None:
             shared = session.shared = Unacknowledged()
-        shared.keep(window.taken, window.base, message, group)
+        shared.keep(window.taken, message, group)
         turn.hold(tenant, message.size)
 
     def acknowledged(self, session: Session, position: int) -> None:

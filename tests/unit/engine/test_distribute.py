@@ -108,6 +108,29 @@ def test_member_at_another_hub_is_looked_for_while_those_here_are_congested() ->
     assert queued(bench, 7) == [1]
 
 
+def test_congested_member_that_another_hub_has_now_is_free_again() -> None:
+    """It was here when all were found to be congested, and nobody has become free here since."""
+    bench = Bench()
+    bench.tenant.interest = Interest()
+    members(bench, 2, receive_maximum=1)
+    moving = bench.client("r", queue_id=7, receive_maximum=1)
+    moving.session.control = Control(is_online_elsewhere=False)
+    moving.subscribe(b"job", 1, group=b"g")
+    publisher = bench.client("p", inbound_maximum=65535)
+    for number in range(1, 20):
+        publisher.send(publish(b"job", b"x", 1, number))
+        bench.settle()
+    moving.drop()
+    bench.plane.detach(moving.session)
+    moving.session.control.is_online_elsewhere = True
+    [before] = queued(bench, 7)
+
+    for number in range(20, 50):
+        publisher.send(publish(b"job", b"x", 1, number))
+
+    assert queued(bench, 7)[0] - before >= 28  # the two others may have their turn once more
+
+
 def test_an_offline_member_gets_it_only_when_nobody_is_online() -> None:
     """One persistent member's queue, always the same one for a publisher."""
     bench = Bench()
