@@ -105,8 +105,15 @@ def not_applied(document: object) -> list[str]:
     whole = document if isinstance(document, Mapping) else {}
     entries = [entry for entry in whole.get("tenants", [whole]) if isinstance(entry, Mapping)]
     named = {part for entry in entries for part in form.NOT_APPLIED if entry.get(part)}
-    waiting = [form.RULES_TO_COME] if any(entry.get("streams") and entry.get("rules") for entry in entries) else []
-    return [*sorted(named), *waiting]
+    is_any = any(entry.get("streams") and any(map(_is_of_stream, entry.get("rules") or ())) for entry in entries)
+    return [*sorted(named), *([form.RULES_TO_COME] if is_any else [])]
+
+
+def _is_of_stream(rule: object) -> bool:
+    from iothub_tenants.accounts.streams import SUBJECT
+
+    subject = rule.get("subject", "") if isinstance(rule, Mapping) else f"{rule} - -".split()[1]
+    return str(subject).startswith(SUBJECT)
 
 
 def _plan(store: AccountStore, named: Plans, given: form.Row, where: str, *, prunes: bool) -> Iterator[Step]:

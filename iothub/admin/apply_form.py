@@ -28,6 +28,8 @@ def require_text(document: object) -> None:
     """Raise ConfigError if a text has half of a character: JSON can spell it out, and no store can write it."""
     try:
         json.dumps(document, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ConfigError("the file has too many lists and objects in each other") from None
     except UnicodeEncodeError as error:
         half = error.object[max(error.start - 40, 0) : error.start]
         raise ConfigError(f"the file has half of a character (a lone surrogate), behind {shown(half)}") from None

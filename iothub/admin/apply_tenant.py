@@ -5,7 +5,7 @@ Knows the form of one entry of the file; plans and other entries are `iothub.adm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from iothub.admin import apply_form as form
 from iothub.admin.apply_checks import Names, Plans, placed, require_once
 from iothub.admin.apply_steps import Step, silent
 from iothub.base.errors import ConfigError
+from iothub_tenants.identity import shown
 
 if TYPE_CHECKING:
     from iothub.config.sections import Tenancy
@@ -240,11 +241,12 @@ class WantedTenant:
                 subject = texts.get("subject", "")
                 if "scope" in texts:
                     scope = form.word(Scope, texts["scope"], f"{where}.scope")
-                    if scope is Scope.TENANT and subject not in ("", "*"):
-                        raise ConfigError(
-                            f"{where}.subject: expected none, a rule with the scope tenant is for all devices"
-                        )
-                    subject = acl_rules.join_subject(scope, subject)
+                    joined = acl_rules.join_subject(scope, subject)
+                    is_tenant = scope is Scope.TENANT
+                    if (is_tenant and subject not in ("", "*")) or acl_rules.split_subject(joined)[0] is not scope:
+                        expected = "none, a rule with the scope tenant is for all devices" if is_tenant else "a name"
+                        raise ConfigError(f"{where}.subject: expected {expected}, not {shown(subject)}")
+                    subject = joined
                 missing = [name for name in ("effect", "action", "filter") if name not in texts]
                 if missing:
                     raise ConfigError(f"{where}: expected {', '.join(missing)}, too")
@@ -341,15 +343,15 @@ class WantedTenant:
         devices, groups = self._gone("devices"), self._gone("groups")
         yield from self._pruned_devices(devices)
         yield from self._pruned_groups(groups)
-        yield from self._pruned_limits(devices)
-        yield from self._pruned_rules([*devices, *(f"{GROUP_SIGN}{name}" for name in groups)])
+        yield from self._pruned_limits(set(devices))
+        yield from self._pruned_rules({*devices, *(f"{GROUP_SIGN}{name}" for name in groups)})
 
     def _gone(self, part: str) -> list[str]:
         """Return the names that a list of the file leaves out."""
         names = {_name(each) for each in self._given.get(part, ())}
         return [name for name in map(_name, self._has[part]) if part in self._given and name not in names]
 
-    def _pruned_limits(self, devices: Sequence[str]) -> Iterator[Step]:
+    def _pruned_limits(self, devices: Container[str]) -> Iterator[Step]:
         from iothub_services.quota.grammar import parse_limits
         from iothub_tenants.accounts import quotas
 
@@ -364,7 +366,7 @@ class WantedTenant:
                     unset = partial(quotas.change, self._store, self.name, parse_limits(left), [quota], device or None)
                     yield self._step("delete", "limit", name, text, unset)
 
-    def _pruned_rules(self, subjects: Sequence[str]) -> Iterator[Step]:
+    def _pruned_rules(self, subjects: Container[str]) -> Iterator[Step]:
         from iothub_tenants.accounts import acl_rules
 
         wanted = self._wanted_rules()

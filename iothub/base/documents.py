@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from iothub.base.errors import ConfigError
@@ -35,7 +36,7 @@ def read_document(content: bytes, most_yaml_bytes: int = MOST_YAML_BYTES) -> obj
     is_small = len(content) <= most_yaml_bytes
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return json.loads(text, object_pairs_hook=once)
+            return _require_levels(json.loads(text, object_pairs_hook=once))
         except (ValueError, RecursionError, ConfigError) as error:
             if (
                 not is_small
@@ -46,6 +47,20 @@ def read_document(content: bytes, most_yaml_bytes: int = MOST_YAML_BYTES) -> obj
             f"expected at most {most_yaml_bytes >> 20} MiB of YAML: write it as JSON, which may be larger"
         )
     return _read_yaml(text)
+
+
+def _require_levels(document: object) -> object:
+    """Return it, or raise ConfigError: whoever writes it again calls itself for each level."""
+    level = [document]
+    for _ in range(MOST_LEVELS):
+        level = [each for found in level if isinstance(found, list | dict) for each in _members(found)]
+        if not level:
+            return document
+    raise ConfigError(_TOO_DEEP)
+
+
+def _members(found: list[object] | dict[str, object]) -> Iterable[object]:
+    return found if isinstance(found, list) else found.values()
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

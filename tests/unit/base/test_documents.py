@@ -22,6 +22,7 @@ from iothub.base.errors import ConfigError
         (b"a: '2026-01-02'\nb: !!str 5\nc: \"12:30\"", {"a": "2026-01-02", "b": "5", "c": "12:30"}),
         (b"", None),
         (b"[]", []),
+        (b"[" * 31 + b"7" + b"]" * 31, json.loads("[" * 31 + "7" + "]" * 31)),
     ],
 )
 def test_yaml_and_json_are_plain_values(content: bytes, found: object) -> None:
@@ -64,6 +65,7 @@ def test_yaml_and_json_are_plain_values(content: bytes, found: object) -> None:
         (b"a: !!str [b]", "line 1: a str of YAML is not read"),
         (b"!!str {a: 1}", "line 1: a str of YAML is not read"),
         (b"a: " + b"[" * 200 + b"]" * 200, f"line 1: expected at most {MOST_LEVELS} lists and objects in each other"),
+        (b"[" * 33 + b"]" * 33, f"line 1: expected at most {MOST_LEVELS} lists and objects in each other"),
         (b"[" * 100_000, "expected YAML or JSON: "),
     ],
 )

@@ -238,13 +238,17 @@ def test_export_is_such_a_file(cli: Cli, tmp_path: Path) -> None:
     assert json.loads(cli("tenant", "export", "acme").out)["devices"] == exported["devices"]
 
 
-def test_parts_that_it_leaves_alone_are_named(cli: Cli, tmp_path: Path) -> None:
-    document = WANTED | with_tenant(**{part: [{}] for part in NOT_APPLIED})
+@pytest.mark.parametrize("rule", ["allow * both #", "allow stream:s1 publish x", {"subject": "stream:s1"}])
+def test_parts_that_it_leaves_alone_are_named(cli: Cli, tmp_path: Path, rule: object) -> None:
+    """Rules of streams that it has too: they wait until somebody has created the streams."""
+    parts = {part: [{"name": "s1"}] for part in NOT_APPLIED}
+    rules = [rule if isinstance(rule, str) else {"effect": "allow", "action": "both", "filter": "x"} | dict(rule)]  # type: ignore[call-overload]
+    document = WANTED | with_tenant(**parts, rules=rules)
 
     done = cli("apply", "-f", write(tmp_path, document), "--dry-run")
 
-    waiting = "rules of streams that do not exist yet"
-    assert f"not applied, use the commands of each: bans, streams, token_issuers, {waiting}" in done.err
+    waiting = "" if rule == "allow * both #" else ", rules of streams that do not exist yet"
+    assert f"not applied, use the commands of each: bans, streams, token_issuers{waiting}\n" in done.err
 
 
 @pytest.mark.parametrize(
@@ -265,6 +269,15 @@ def test_parts_that_it_leaves_alone_are_named(cli: Cli, tmp_path: Path) -> None:
                 rules=[{"scope": "tenant", "subject": "dev1", "effect": "allow", "action": "both", "filter": "x"}]
             ),
             "tenants[0].rules[0].subject: expected none, a rule with the scope tenant is for all devices",
+        ),
+        *(
+            (
+                with_tenant(
+                    rules=[{"scope": "device", "subject": each, "effect": "allow", "action": "both", "filter": "x"}]
+                ),
+                f"tenants[0].rules[0].subject: expected a name, not '{each}'",
+            )
+            for each in ("*", "@sensors")
         ),
         (
             with_tenant(rules=[{"scope": "planet", "effect": "allow", "action": "both", "filter": "x"}]),
