@@ -23,8 +23,8 @@ _TOO_DEEP = f"expected at most {MOST_LEVELS} lists and objects in each other"
 _TAG = "tag:yaml.org,2002:"
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _KINDS = {"int": "a number", "float": "a number", "timestamp": "a date"}  # in another form than JSON has
-_WHOLE = re.compile(r"[-+]?[0-9]{1,18}")
-_DECIMAL = re.compile(r"[-+]?[0-9]{1,18}(\.[0-9]{0,18})?([eE][-+]?[0-9]{1,3})?")
+_WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")  # 010 is 8 for some and 10 for others
+_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})(\.[0-9]{0,18})?([eE][-+]?[0-9]{1,3})?")
 
 
 def read_document(content: bytes, most_yaml_bytes: int = MOST_YAML_BYTES) -> object:

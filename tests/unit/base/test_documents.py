@@ -44,6 +44,7 @@ def test_yaml_and_json_are_plain_values(content: bytes, found: object) -> None:
         ),
         (b"a: 2026-02-30", "line 1: 2026-02-30 is a date in YAML"),
         (b"a:\n  b: 12:30", "line 2: 12:30 is a number in YAML"),
+        (b"a: 010", "line 1: 010 is a number in YAML"),
         (b"a: 0x1f", "line 1: 0x1f is a number in YAML"),
         (b"a: .inf", "line 1: .inf is a number in YAML"),
         (b"a: !!bool x", "line 1: x is a bool in YAML"),
