@@ -98,15 +98,15 @@ plain_tests() { IOTHUB_PURE_PYTHON=1 tests "$@"; }
 packaged=tests/services/sql_and_redis  # they need neither HBase nor Kafka, and have servers of their own
 on_packaged() { IOTHUB_SERVICES_DIR=$PWD/.services/packaged IOTHUB_SERVICES_SHIFT=50 tests "$packaged"; }
 
-run_beside() {  # run_beside NAME COMMAND...: what it says is shown when all of them have ended
+run_beside() {  # run_beside NAME COMMAND...: they start servers, wait for them most of the time, and stop them
     set -m  # so that it can be interrupted, and stops what it has started
-    (trap 'exit 130' INT; step "$@") >"$logs/beside.${#beside[@]}" 2>&1 &
+    (trap 'exit 130' INT; step "$@") >"$logs/servers.${#beside[@]}" 2>&1 &
     beside+=($!)
     set +m
 }
 
 if [ -n "$has_servers" ]; then
-    echo "real servers: their tests run beside the next steps; they start servers, and wait for them most of the time"
+    echo "real servers: their tests run beside the next steps"
     run_beside "real HBase and Kafka, beside the next steps" tests --ignore $packaged tests/services
     run_beside "real MariaDB, PostgreSQL and Redis, beside them, too" on_packaged
 fi
@@ -128,12 +128,14 @@ alone=$(printf 'tests/integration/faults/test_%s.py ' few_descriptors first_pack
 alone+="tests/integration/quota/test_applied_limits.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine
 browser=tests/integration/dashboard  # Playwright keeps an event loop of its own in the process
 waiting="-n $(($(nproc) + 1)) --dist loadfile"  # these wait for processes, time-outs and each other: two workers take half a processor
-run_beside "the dashboard in a browser, beside real processes" tests $browser  # a processor for itself, which they leave idle
 step "real processes, sockets and clients" tests $waiting tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone $jobs $browser)
-echo "waiting for the tests that run beside ..."
-for each in "${beside[@]}"; do wait "$each" || echo "FAILED         tests that ran beside the steps did not come to their end" >>"$summary"; done
-beside=()
-cat "$logs"/beside.*
+step "the dashboard in a browser" tests $spread $browser
+if [ "${#beside[@]}" -gt 0 ]; then
+    echo "waiting for the tests on real servers ..."
+    for each in "${beside[@]}"; do wait "$each" || echo "FAILED         tests on real servers did not come to their end" >>"$summary"; done
+    beside=()
+    cat "$logs"/servers.*
+fi
 step "faults and rates, one after the other" tests $alone
 
 echo
