@@ -12,6 +12,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from iothub.base.units import Endpoint
 from iothub.config.sections import Kafka
 from ops.services.services import Services
+from tests.support.waiting import until
 
 WAIT_S = 30.0
 
@@ -30,9 +31,11 @@ def create_topic(services: Services, name: str) -> None:
 
 
 def delete_topic(services: Services, name: str) -> None:
+    """Delete a topic, and wait until its broker knows: it takes records meanwhile, and they are gone then."""
     admin = KafkaAdminClient(bootstrap_servers=broker(services))
     try:
         admin.delete_topics([name])
+        until(lambda: name not in admin.list_topics(), f"a broker without the topic {name}", WAIT_S)
     finally:
         admin.close()
 
