@@ -97,6 +97,8 @@ def create_rules(writer: Writer, owner: tenants.Tenant, document: Row) -> None:
         _member(Effect, row, "effect", where)
         acl_rules.check_filter(row["filter"])
         action = acl_rules.parse_action(row["action"])
+        if scope is Scope.TENANT and row["subject"]:
+            raise damaged(f"{where}.subject", "none: a rule with the scope tenant is for all devices")
         acl_rules.require_subject(writer.connection, owner, scope, row["subject"])
         whose = {"tenant_id": owner.id, "created_ms": writer.now_ms}
         writer.connection.execute(insert(acl_rule).values(RULES.pick(row) | {"action": action.value} | whose))
