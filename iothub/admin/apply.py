@@ -46,7 +46,6 @@ def steps(store: AccountStore, tenancy: Tenancy, document: object, *, prunes: bo
     """
     from iothub_tenants.accounts import plans
 
-    form.require_text(document)
     whole = form.mapping(document, "the file")
     if "tenant" in whole:
         whole = {"tenants": [whole]}

@@ -5,7 +5,6 @@ Knows no step. Each function raises ConfigError, which names the place in the fi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar
@@ -22,17 +21,6 @@ OF_EXPORT = ("format", "version", "pepper")
 RULES_TO_COME = "rules of streams that do not exist yet"
 
 _KINDS: dict[type, str] = {str: "a text", bool: "true or false", int: "a whole number", list: "a list of texts"}
-
-
-def require_text(document: object) -> None:
-    """Raise ConfigError if a text has half of a character: JSON can spell it out, and no store can write it."""
-    try:
-        json.dumps(document, ensure_ascii=False).encode()
-    except RecursionError:
-        raise ConfigError("the file has too many lists and objects in each other") from None
-    except UnicodeEncodeError as error:
-        half = error.object[max(error.start - 40, 0) : error.start]
-        raise ConfigError(f"the file has half of a character (a lone surrogate), behind {shown(half)}") from None
 
 
 def require_readable(row: Row, where: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from iothub.base.errors import ConfigError
@@ -27,6 +27,22 @@ _WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")  # 010 is 8 for some and 10 fo
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})(\.[0-9]{0,18})?([eE][-+]?[0-9]{1,3})?")
 
 
+class NotJsonError(ConfigError):
+    """It is something else."""
+
+
+def read_json(content: bytes) -> object:
+    """Return what JSON says. Raises ConfigError: a name is twice in one object, or a text has half of a character; NotJsonError."""
+    return _require_characters(_read_json(content))
+
+
+def _read_json(content: bytes | str) -> object:
+    try:
+        return json.loads(content, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise NotJsonError(f"expected JSON: {error}") from None
+
+
 def read_document(content: bytes, most_yaml_bytes: int = MOST_YAML_BYTES) -> object:
     """Return texts, numbers, true and false, null, lists and objects with names; JSON is YAML. Raises ConfigError, with the place."""
     try:
@@ -36,17 +52,43 @@ def read_document(content: bytes, most_yaml_bytes: int = MOST_YAML_BYTES) -> obj
     is_small = len(content) <= most_yaml_bytes
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return _require_levels(json.loads(text, object_pairs_hook=once))
-        except (ValueError, RecursionError, ConfigError) as error:
+            found = _require_levels(_read_json(text))
+        except ConfigError:
             if (
                 not is_small
             ):  # else it may be YAML, which has such lists and objects, too, and the line of a name given twice
-                raise ConfigError(f"expected JSON: {error}") from None
+                raise
+        else:
+            return _require_characters(found)
     if not is_small:
         raise ConfigError(
             f"expected at most {most_yaml_bytes >> 20} MiB of YAML: write it as JSON, which may be larger"
         )
-    return _read_yaml(text)
+    return _require_characters(_read_yaml(text))
+
+
+def _require_characters(document: object) -> object:
+    """Return it, or raise ConfigError: an escape can spell out half of a character, and no store can write that."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        place = next(_halves(document, ""), "")
+        raise ConfigError(f"`{clean(place)}` has half of a character (a lone surrogate)") from None
+    return document
+
+
+def _halves(found: object, place: str) -> Iterator[str]:
+    """Give the places of texts that have half of a character."""
+    if isinstance(found, dict):
+        for name, each in found.items():
+            inner = f"{place}.{name}" if place else name
+            yield from (inner for _ in _halves(name, inner))
+            yield from _halves(each, inner)
+    elif isinstance(found, list):
+        for number, each in enumerate(found):
+            yield from _halves(each, f"{place}[{number}]")
+    elif isinstance(found, str) and any("\ud800" <= mark <= "\udfff" for mark in found):
+        yield place
 
 
 def _require_levels(document: object) -> object:
@@ -63,7 +105,7 @@ def _members(found: list[object] | dict[str, object]) -> Iterable[object]:
     return found if isinstance(found, list) else found.values()
 
 
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object of JSON. Raises ConfigError: a name is there twice, and only one of both would count."""
     found = dict(pairs)
     if len(found) < len(pairs):

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -15,7 +14,7 @@ from typing import Any
 
 import click
 
-from iothub.base.documents import once
+from iothub.base import documents
 from iothub.base.errors import ConfigError, ConflictError, IotHubError, UnavailableError
 
 JSON_LIMIT_BYTES = 256 << 20
@@ -62,11 +61,9 @@ def read_json(path: Path) -> object:
     """Return what a JSON file holds; `-`: standard input. Raises ConfigError, UnavailableError."""
     octets = read_text(path)
     try:
-        return json.loads(octets, object_pairs_hook=once)
+        return documents.read_json(octets)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: expected JSON: {error}") from None
 
 
 def read_text(path: Path) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from nicegui import events, ui
 
-from iothub.base.documents import once, read_document
+from iothub.base.documents import read_document, read_json
 from iothub.base.errors import ConfigError
 from iothub.dashboard import dialogs, parts, secret_files
 from iothub.dashboard.api import Json, RefusalError, part
@@ -180,12 +180,9 @@ class Apply:
 async def _read_json(event: events.UploadEventArguments) -> Json:
     """Raises ValueError: it is no JSON object; the text is for the page."""
     try:
-        found = json.loads(await event.file.read(), object_pairs_hook=once)
+        return _named(read_json(await event.file.read()))
     except ConfigError as error:
         raise ValueError(f"The file is not taken: {error}.") from None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"The file is not JSON: {error}") from None
-    return _named(found)
 
 
 async def _read_document(event: events.UploadEventArguments) -> Json:

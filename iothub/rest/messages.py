@@ -73,10 +73,7 @@ def publish_message(call: Call, tenant: TenantName, body: models.NewMessage) -> 
 def _payload(body: models.NewMessage) -> bytes:
     """Raises ProblemError: there are two payloads, it is no Base64, or too large."""
     if body.payload_base64 is None:
-        try:
-            payload = body.payload.encode()
-        except UnicodeEncodeError:
-            raise ProblemError(Code.INVALID, "body.payload: not Unicode, a half of a surrogate pair is alone") from None
+        payload = body.payload.encode()
     elif body.payload:
         raise ProblemError(Code.INVALID, "body: expected `payload` or `payload_base64`, got both")
     else:

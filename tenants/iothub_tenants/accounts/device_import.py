@@ -76,9 +76,8 @@ def credential(row: Row, where: str, *, is_foreign: bool) -> Credential:
     """Return a device's credential as an export has it; a generated secret of another hub fits nothing here. Raises ConfigError."""
     check_device_name(row["name"])
     form = _member(CredentialForm, row, "credential_kind", where)
-    is_half = any("\ud800" <= mark <= "\udfff" for mark in row["credential"])  # of a character: JSON can spell it out
-    if len(row["credential"]) > _CREDENTIAL_LIMIT or is_half:
-        raise damaged(f"{where}.credential", f"at most {_CREDENTIAL_LIMIT} characters of Unicode")
+    if len(row["credential"]) > _CREDENTIAL_LIMIT:
+        raise damaged(f"{where}.credential", f"at most {_CREDENTIAL_LIMIT} characters")
     if form is CredentialForm.PASSWORD and not is_password_hash(row["credential"]):
         raise damaged(
             f"{where}.credential",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 
 import pytest
 
-from iothub.base.documents import MOST_LEVELS, once, read_document
+from iothub.base.documents import MOST_LEVELS, NotJsonError, read_document, read_json
 from iothub.base.errors import ConfigError
 
 
@@ -94,9 +96,34 @@ def test_what_takes_long_to_read_is_not_read() -> None:
     """Numbers of base 60 and a name given twice among many take a time that grows with the square of their length, done simply."""
     with pytest.raises(ConfigError, match="is a number in YAML"):
         read_document(b"a: 1" + b":1" * 100_000)
-    pairs = [(str(number), 0) for number in range(200_000)]
+    members = [f'"{number}": 0' for number in range(200_000)]
     with pytest.raises(ConfigError, match="`7` is given twice"):
-        once([*pairs, ("7", 0)])
+        read_json(f"{{{', '.join([*members, members[7]])}}}".encode())
+
+
+@pytest.mark.parametrize("read", [read_json, read_document])
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (rb'{"tenants": [{"name": "a"}, {"name": "b\ud800"}]}', "`tenants[1].name`"),
+        (rb'{"a": {"\udfff": 1}}', r"`a.\udfff`"),
+        (rb'["\ud83d\ude00", "\ude00\ud83d"]', "`[1]`"),
+    ],
+)
+def test_half_of_a_character_is_refused_with_its_place(
+    read: Callable[[bytes], object], content: bytes, place: str
+) -> None:
+    """JSON can spell one out, and no store can write it."""
+    with pytest.raises(ConfigError, match=re.escape(f"{place} has half of a character (a lone surrogate)")) as refused:
+        read(content)
+
+    assert not isinstance(refused.value, NotJsonError)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"a: 1", b"[" * 100_000, b"\xff", b"{'a': 1}"])
+def test_what_is_no_json_is_named_so(content: bytes) -> None:
+    with pytest.raises(NotJsonError, match="expected JSON: "):
+        read_json(content)
 
 
 def test_large_yaml_is_refused_and_large_json_is_not() -> None:
