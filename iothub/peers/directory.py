@@ -164,6 +164,7 @@ class Directory:
         self._linked.discard(peer)
         self._owed.pop(peer, None)
         self._owner.peer_gone(peer)
+        self._have_turn()
         self._apply_own()
 
     # --- what this hub wants
@@ -245,6 +246,7 @@ class Directory:
             self._take_take(frame)
         elif isinstance(frame, Announced):
             owner.announce(peer, frame.view, is_whole=frame.is_whole)
+            self._have_turn()
         else:
             self._number = max([self._number, *(number for _, number in frame.entries)])
             owner.add_entries(peer, frame.entries, is_last=frame.is_last)
@@ -279,6 +281,7 @@ class Directory:
         """Nobody else is there: whoever waits has the key, and the owner's part is not needed."""
         self._view = self._coming = None
         self._owner.stand_alone()
+        self._have_turn()
         self._held.clear()
         self._owed.clear()
         self._to_self.clear()
@@ -383,6 +386,8 @@ class Directory:
             self._note_clients()
         elif self._owed:
             self._send_entries()
+        if self._owner.sweep():
+            self._have_turn()
         self._apply_own()
 
     # --- private

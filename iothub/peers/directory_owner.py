@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from iothub.peers.directory_frames import DirectoryFrame, Held, Hold, Take
 from iothub.peers.packed_keys import PackedKeys
 from iothub.peers.ports import PeerId
-from iothub.peers.view import Key, View, slot_of
+from iothub.peers.view import SLOTS, Key, View, slot_of
 
 REMEMBERED_S = (
     30.0  # how long it is known for each key when it was last written about; after that it was longer ago for all
@@ -27,6 +27,7 @@ REMEMBERED_S = (
 
 _INDEX_BITS = 16
 _INDEX = (1 << _INDEX_BITS) - 1
+SWEPT_SLOTS = 64  # in one turn: a millisecond, if there are 100,000 keys
 
 Send = Callable[[PeerId, DirectoryFrame], None]
 
@@ -34,18 +35,22 @@ Send = Callable[[PeerId, DirectoryFrame], None]
 class _Holders:
     """Which hub has which key, and by what number: `PackedKeys` with the number and the hub's index in one.
 
-    Invariant: a hub has an index from its first key on until it is dropped.
+    Invariants: a hub has an index from its first key on until it is dropped. What has the index of a dropped one is not there: its bytes are
+    swept later, before another hub gets that index.
     """
 
-    __slots__ = ("_indices", "_keys", "_peers")
+    __slots__ = ("_dropped", "_indices", "_keys", "_next_slot", "_peers")
 
     def __init__(self) -> None:
         self._keys = PackedKeys()
         self._indices: dict[PeerId, int] = {}
         self._peers: dict[int, PeerId] = {}
+        self._dropped: set[int] = set()
+        self._next_slot = SLOTS  # to be swept; the last sweep is over
 
     def __len__(self) -> int:
-        return len(self._keys)
+        """How many keys hubs have; looks at each."""
+        return sum(1 for _ in self.items())
 
     def get(self, key: Key) -> tuple[PeerId, int] | None:
         packed = self._keys.get(key)
@@ -55,7 +60,8 @@ class _Holders:
         peer, number = holder
         index = self._indices.get(peer)
         if index is None:
-            index = self._indices[peer] = next(free for free in range(1 << _INDEX_BITS) if free not in self._peers)
+            used = self._peers.keys() | self._dropped
+            index = self._indices[peer] = next(free for free in range(1 << _INDEX_BITS) if free not in used)
             self._peers[index] = peer
         self._keys.put(key, number << _INDEX_BITS | index)
 
@@ -65,20 +71,36 @@ class _Holders:
     def items(self) -> Iterator[tuple[Key, tuple[PeerId, int]]]:
         for slot in self._keys.slots():
             for key, packed in self._keys.of_slot(slot):
-                yield key, self._unpacked(packed)
+                holder = self._unpacked(packed)
+                if holder is not None:
+                    yield key, holder
 
     def drop(self, peer: PeerId, slots: Collection[int] | None) -> None:
-        """Forget what a hub has in these slots; None: in all."""
+        """Forget what a hub has in these slots; None: in all, at once, however much it is."""
         index = self._indices.get(peer)
         if index is None:
             return
-        for slot in self._keys.slots() if slots is None else slots:
-            self._keys.remove(slot, lambda packed: packed & _INDEX == index)
         if slots is None:
             del self._indices[peer], self._peers[index]
+            self._dropped.add(index)
+            self._next_slot = 0
+        else:
+            for slot in slots:
+                self._keys.remove(slot, lambda packed: packed & _INDEX == index)
 
-    def _unpacked(self, packed: int) -> tuple[PeerId, int]:
-        return self._peers[packed & _INDEX], packed >> _INDEX_BITS
+    def sweep(self) -> bool:
+        """Give back memory of what was dropped, in a few slots. Whether there is more to do."""
+        end = min(self._next_slot + SWEPT_SLOTS, SLOTS)
+        for slot in range(self._next_slot, end):
+            self._keys.remove(slot, lambda packed: packed & _INDEX in self._dropped)
+        self._next_slot = end
+        if end == SLOTS:
+            self._dropped.clear()
+        return end < SLOTS
+
+    def _unpacked(self, packed: int) -> tuple[PeerId, int] | None:
+        peer = self._peers.get(packed & _INDEX)
+        return None if peer is None else (peer, packed >> _INDEX_BITS)
 
 
 class _Contest:
@@ -209,6 +231,10 @@ class DirectoryOwner:
         self._drop(peer)
         self._written.note_all(self._now())
         self._judge()
+
+    def sweep(self) -> bool:
+        """Give back memory of what hubs had that are gone or say anew what they have. Whether there is more to do, in another turn."""
+        return self._holders.sweep()
 
     def stand_alone(self) -> None:
         """This hub is alone: it asks nobody, and answers nobody. What other hubs had is kept until they are gone."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from iothub.peers.directory_owner import SWEPT_SLOTS
 from iothub.peers.ports import PeerId
-from iothub.peers.view import Key, View
+from iothub.peers.view import SLOTS, Key, View
 from tests.support.in_process.directory_net import ALL, ONE, THREE, TWO, Hub, Net
 
 
@@ -118,3 +119,48 @@ def test_a_hub_that_is_alone_sends_no_further_entries() -> None:
     net.turn()
 
     assert (one.sent, net.soon) == ([], [])
+
+
+def test_what_a_hub_had_is_free_at_once_when_it_is_gone_and_its_memory_later() -> None:
+    """However much it was, no turn is long."""
+    net = Net(ONE, TWO, THREE)
+    one, two, three = net.hubs.values()
+    keys = connected(one, THREE, 5)
+    for hub in (one, two, three):
+        hub.see(*ALL)
+    while net.soon:
+        net.turn()
+    assert len(three.directory.owned) == 5
+
+    three.directory.peer_gone(ONE)
+
+    assert [three.directory.owned.holder(key) for key in keys] == [None] * 5
+    stored = three.directory.owned._holders._keys
+    assert (len(three.directory.owned), len(stored)) == (0, 5)
+    turns = 0
+    while net.soon:
+        net.turn()
+        turns += 1
+    assert (len(stored), turns) == (0, SLOTS // SWEPT_SLOTS)
+
+
+def test_memory_of_a_hub_that_was_gone_is_not_taken_for_that_of_another() -> None:
+    net = Net(ONE, TWO, THREE)
+    one, two, three = net.hubs.values()
+    keys = connected(one, THREE, 5)
+    for hub in (one, two, three):
+        hub.see(*ALL)
+    while net.soon:
+        net.turn()
+
+    three.directory.peer_gone(ONE)
+    two.see(TWO, THREE)
+    three.see(TWO, THREE)
+    net.turn()  # not all is swept
+    taken = two.hold(keys[0])
+    while net.soon:
+        net.turn()
+
+    assert len(taken) == 1
+    holders = [three.directory.owned.holder(key) for key in keys]
+    assert [None if each is None else each[0] for each in holders] == [TWO, None, None, None, None]
