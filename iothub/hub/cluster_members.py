@@ -5,10 +5,11 @@ Knows the accounts' rows as the heartbeat last read them, asks no store, and ask
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from iothub.hub.cluster.node_commands import NodeState
-from iothub.hub.parts import Parts
+from iothub.hub.parts import Control, Process, Sockets
 from iothub.peers.ports import LinkStatus
 from iothub.records.admin_commands import Json, Reply, Request
 from iothub_tenants.accounts.hubs import CUT_OFF, ENDED, EVICTED, LEFT, SILENT, UP, HubRow
@@ -26,16 +27,20 @@ _NO_LINKS = "cluster.listen is not set at this hub"
 class ClusterMembers:
     """On the reactor thread."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._process = parts.process
-        self._cluster = parts.control.cluster
-        self._links = parts.control.links
-        self._nodes = parts.sockets.nodes
+    def __init__(self, process: Process, control: Control, sockets: Sockets) -> None:
+        self._process = process
+        self._cluster = control.cluster
+        self._links = control.links
+        self._nodes = sockets.nodes
 
     async def answer(self, _request: Request, reply: Reply) -> Json:
         """Raises UnavailableError: nobody listens."""
         await reply.rows(self.rows(await self._nodes.states()))
         return {}
+
+    def counts(self) -> Counter[str]:
+        """Return how many hubs are in which state, this one among them. Asks nobody."""
+        return Counter(str(row["state"]) for row in self.rows({}))
 
     def rows(self, states: Mapping[int, NodeState]) -> list[Json]:
         """Return all hubs by number. `states`: what those say of themselves that have answered."""

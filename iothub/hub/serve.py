@@ -199,7 +199,13 @@ class HubProcess:
         self._reactor = process.reactor
         self._phase = process.phase
         hold = BackupHold(parts.stores.drivers.commits(parts.stores.commits), process.threads.run, process.pause)
-        answer = answers(parts.sockets.verbs, self._reloader, hold, parts.sockets.brief, ClusterMembers(parts))
+        answer = answers(
+            parts.sockets.verbs,
+            self._reloader,
+            hold,
+            parts.sockets.brief,
+            ClusterMembers(process, parts.control, parts.sockets),
+        )
         sockets = OpenSockets(parts.sockets, process.settings, process.reactor, process.data_dir, answer)
         self._start = Start(parts, sockets, self._ready)
         parts.control.on_replaced.bind(self._replaced)

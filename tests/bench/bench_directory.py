@@ -2,17 +2,26 @@
 
 Three hubs in one process and one reactor over Unix sockets, so a CONNECT of one waits for the others' work. A take-over is from HOLD at the hub to
 which the client comes until it has the Client Identifier, the client at the other hub being closed at once.
+
+Then three directories without links, with many clients each: the CPU of all turns of a hub while members change, and of its longest one.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import quantiles
-from time import perf_counter
+from time import perf_counter, thread_time
 
+from iothub.base import gc_tuning
+from iothub.base.clock import SystemClock
+from iothub.peers.directory import Directory
+from iothub.peers.frames import FrameType
+from iothub.peers.ports import PeerId
+from iothub.peers.view import Key, View
 from iothub.testing.reactor_thread import ReactorThread
 from tests.support.in_process.directories_on_sockets import DirectoryHub, linked_hubs
 
@@ -20,6 +29,7 @@ _TAKE_OVERS = 500
 _STORM = 5_000
 _ENTRIES = 20_000
 _AT_ONCE = 100
+_CLIENTS = 100_000
 
 
 def _take_overs(hubs: Sequence[DirectoryHub], count: int) -> list[float]:
@@ -80,6 +90,87 @@ def _view_change(hubs: Sequence[DirectoryHub]) -> float:
     return perf_counter() - began
 
 
+class _Bare:
+    """A directory without links: what it sends waits in a queue for its turn at the other one. Fulfils `Announcer` and `Clients`."""
+
+    def __init__(self, net: _BareNet, number: int) -> None:
+        self.id = PeerId(number, 1)
+        self.turns: list[float] = []
+        self._net = net
+        self.connected = {(1, f"{number}-client-{client:08}") for client in range(_CLIENTS)}
+        self.directory = Directory(self.id, self, self, SystemClock(), partial(net.soon, self))
+        self.directory.set_view(View(0, [self.id]))
+
+    def take(self, call: Callable[[], object]) -> None:
+        began = thread_time()
+        call()
+        self.turns.append(thread_time() - began)
+
+    def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
+        other = self._net.hubs.get(peer)
+        if other is not None:
+            self._net.soon(other, partial(other.directory.frame, self.id, frame_type, body))
+        return 0
+
+    def is_connected(self, key: Key) -> bool:
+        return key in self.connected
+
+    def connected_at_ms(self, key: Key) -> int:
+        return 0
+
+    def connected_keys(self) -> Iterable[Key]:
+        return iter(self.connected)
+
+    def keys_in_use(self) -> Iterable[Key]:
+        return ()
+
+    def leave(self, key: Key, on_left: Callable[[bool], None]) -> None:
+        self.connected.discard(key)
+        on_left(False)
+
+    def hurry(self, key: Key) -> None:
+        """Nothing is waited for."""
+
+
+class _BareNet:
+    def __init__(self) -> None:
+        self.hubs: dict[PeerId, _Bare] = {}
+        self._queue: deque[tuple[_Bare, Callable[[], object]]] = deque()
+
+    def soon(self, hub: _Bare, call: Callable[[], object]) -> None:
+        self._queue.append((hub, call))
+
+    def see(self, what: str) -> None:
+        """Have every hub see those that are there, and say what it took."""
+        view = View(len(self.hubs), self.hubs)
+        for hub in self.hubs.values():
+            hub.take(partial(hub.directory.set_view, view))
+        while self._queue:
+            hub, call = self._queue.popleft()
+            hub.take(call)
+        for hub in self.hubs.values():
+            longest, whole = max(hub.turns) * 1e3, sum(hub.turns)
+            share = whole / _CLIENTS * 1e6
+            print(f"{what}, hub {hub.id.node}: {whole:.2f} s, {share:.1f} us a client, longest turn {longest:.1f} ms")
+            hub.turns.clear()
+
+
+def _member_changes() -> None:
+    net = _BareNet()
+    hubs = [_Bare(net, number) for number in (1, 2, 3)]
+    gc_tuning.settle()  # as in a hub that has started
+    for count in (2, 3):
+        net.hubs = {hub.id: hub for hub in hubs[:count]}
+        for hub in hubs[: count - 1]:
+            hub.take(partial(hub.directory.peer_up, hubs[count - 1].id))
+            hubs[count - 1].take(partial(hubs[count - 1].directory.peer_up, hub.id))
+        net.see(f"{count} hubs of {_CLIENTS} clients each meet")
+    del net.hubs[hubs[2].id]
+    for hub in hubs[:2]:
+        hub.take(partial(hub.directory.peer_gone, hubs[2].id))
+    net.see("the third one is lost")
+
+
 def _shown(milliseconds: Sequence[float]) -> str:
     parts = quantiles(milliseconds, n=100)
     return f"p50 {parts[49]:.2f} ms, p99 {parts[98]:.2f} ms"
@@ -96,6 +187,7 @@ def main() -> None:
         print(f"view change with {_ENTRIES} entries at each of three hubs: {_view_change(hubs):.2f} s")
         for hub in hubs:
             hub.close()
+    _member_changes()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 | IOTHUB_CHAOS_SECONDS | 600 | how long |
 | IOTHUB_CHAOS_EVERY | 5 | seconds from one blow to the next |
 | IOTHUB_CHAOS_HUBS | 3 | hubs |
-| IOTHUB_CHAOS_WORKERS | 1 | processes of each (`node.workers`); a blow is for any of them |
+| IOTHUB_CHAOS_WORKERS | 2 | processes of each (`node.workers`); a blow is for any of them |
 | IOTHUB_CHAOS_RATE | 10 | messages per second and publisher |
 | IOTHUB_CHAOS_SEED | chance | repeats the choices of a run |
 | IOTHUB_CHAOS_MACHINES | 0 | 1: each hub on a machine of its own (network namespace); needs root |
@@ -30,7 +30,7 @@ from tests.support.hubs.linked_hubs import LinkedHub, linked_hubs
 SECONDS = float(os.environ.get("IOTHUB_CHAOS_SECONDS", "600"))
 EVERY_S = float(os.environ.get("IOTHUB_CHAOS_EVERY", "5"))
 HUBS = int(os.environ.get("IOTHUB_CHAOS_HUBS", "3"))
-WORKERS = int(os.environ.get("IOTHUB_CHAOS_WORKERS", "1"))
+WORKERS = int(os.environ.get("IOTHUB_CHAOS_WORKERS", "2"))
 RATE_PER_S = float(os.environ.get("IOTHUB_CHAOS_RATE", "10"))
 SEED = int(os.environ.get("IOTHUB_CHAOS_SEED") or int.from_bytes(os.urandom(3)))
 ON_MACHINES = os.environ.get("IOTHUB_CHAOS_MACHINES") == "1"

@@ -24,7 +24,7 @@ _OF_THE_NETWORK = (WireRefusal.TIMEOUT, WireRefusal.CLOSED)  # nobody has refuse
 _OF_CERTIFICATES = (WireRefusal.CERTIFICATE_REFUSED, WireRefusal.CERTIFICATE_EXPIRED)
 _GONE = {
     ENDED: (AlarmName.WORKER_ENDED, "its process ended, as its supervisor saw"),
-    SILENT: (AlarmName.PEER_GONE, "its heartbeat stood still and its link was down for 10 s"),
+    SILENT: (AlarmName.PEER_GONE, "its heartbeat and its link stood still for at least 5 s"),
     CUT_OFF: (AlarmName.PEER_EXPELLED, "both live, and the link between the two was down"),
 }
 

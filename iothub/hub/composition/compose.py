@@ -22,6 +22,7 @@ from iothub.hub.cluster.cluster import HubCluster
 from iothub.hub.cluster.draining import Draining
 from iothub.hub.cluster.every_hub import EveryHub
 from iothub.hub.cluster.node_commands import Nodes, OwnNode
+from iothub.hub.cluster_members import ClusterMembers
 from iothub.hub.composition import metric_sources
 from iothub.hub.composition.broker_factory import BrokerFactory, LostQueues, StoredRetained
 from iothub.hub.composition.cluster import (
@@ -516,6 +517,7 @@ def _feed(
     sources.feed_events(registry, writers.journal, foundation.damaged, control.metering)
     if control.links is not None:
         sources.feed_links(registry, control.links)
+        registry.feed(metrics.CLUSTER_MEMBERS, ClusterMembers(process, control, sockets).counts)
     sources.feed_messages(registry, writers.writer, stores.queues, brokers)
     sources.feed_journal(registry, stores.drivers.journal_figures)
     housekeeping = tasks.housekeeping

@@ -447,6 +447,13 @@ WORKERS = _gauge(
 
 # Links to other hubs; the label `peer` is the node number
 CLUSTER_PEERS = _gauge("iothub_cluster_peers", "Other hubs whose link is up.", merge=Merge.MIN)
+CLUSTER_MEMBERS = _gauge(
+    "iothub_cluster_members",
+    "Hubs by state, this one among them, as `iothub cluster status` has it: joining, up, draining, down (not linked), refused, gone, left.",
+    ("state",),
+    (("up",), ("down",), ("refused",), ("gone",)),
+    merge=Merge.MAX,
+)
 CLOCK_OFFSET = _gauge(
     "iothub_cluster_clock_offset_seconds",
     "How far this machine's clock is ahead of the linked hubs' (less than 0: behind).",

@@ -90,9 +90,10 @@ def test_hub_on_shared_stores_has_links_where_it_is_to_listen(initialised: Path)
         assert made.control.links is not None
         assert made.monitoring.telemetry.registry.unfed() == []
         assert b"iothub_cluster_peers 0" in made.sockets.health.metrics()
+        assert b'iothub_cluster_members{state="joining"} 1' in made.sockets.health.metrics()
         assert made.sockets.health.brief()["links"] == {"up": 0, "hubs": 0}
         assert b'iothub_cluster_events_total{event="peer_up"} 0' in made.sockets.health.metrics()
-        assert ClusterMembers(made).rows({})[0]["state"] == "joining"
+        assert ClusterMembers(made.process, made.control, made.sockets).rows({})[0]["state"] == "joining"
         assert all(callable(use) for use in prepare(made, settings))
         assert made.control.links.up() == ()
         assert made.control.cluster is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -45,15 +46,16 @@ def members(
     )
     settings = Config(node=Node(number=1, name="one"), cluster=Cluster())
     cluster = None if rows is None else SimpleNamespace(state=state, members=SimpleNamespace(rows=lambda: rows))
-    parts = SimpleNamespace(
-        process=SimpleNamespace(settings=settings, version="1.0"),
-        control=SimpleNamespace(cluster=cluster, links=links if has_links else None),
-        sockets=SimpleNamespace(nodes=SimpleNamespace(states=lambda: succeed({state.node: state for state in said}))),
-    )
+    process = SimpleNamespace(settings=settings, version="1.0")
+    control = SimpleNamespace(cluster=cluster, links=links if has_links else None)
+    sockets = SimpleNamespace(nodes=SimpleNamespace(states=lambda: succeed({state.node: state for state in said})))
     rows_sent: list[Any] = []
     reply = SimpleNamespace(rows=lambda rows: succeed(rows_sent.extend(rows)))
-    answer = ClusterMembers(cast("Any", parts)).answer(cast("Any", None), cast("Any", reply))
+    made = ClusterMembers(cast("Any", process), cast("Any", control), cast("Any", sockets))
+    answer = made.answer(cast("Any", None), cast("Any", reply))
     assert Deferred.fromCoroutine(answer).result == {}
+    if not said:
+        assert made.counts() == Counter(row["state"] for row in rows_sent)
     return rows_sent
 
 
