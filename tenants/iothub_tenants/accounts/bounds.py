@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 from iothub.config.sections import Sql
 
+LOCK_TRIES = 4  # of a transaction that finds the lock of all writers taken
+
 
 @dataclass(frozen=True, slots=True)
 class SqlBounds:
@@ -28,6 +30,16 @@ class SqlBounds:
         return replace(
             self, connect_timeout_s=min(self.connect_timeout_s, seconds), timeout_s=min(self.timeout_s, seconds)
         )
+
+    @property
+    def statement_s(self) -> float:
+        """Longer than a lock is waited for, or the server would not say that it was a lock."""
+        return self.timeout_s + 0.5
+
+    @property
+    def paused_s(self) -> float:
+        """Until the server takes a transaction, with its locks, from a process that is paused. `LOCK_TRIES` waits for a lock are longer."""
+        return (LOCK_TRIES - 1) * self.timeout_s
 
     @property
     def socket_s(self) -> float:

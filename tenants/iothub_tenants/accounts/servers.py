@@ -113,11 +113,10 @@ def _says(error: DBAPIError, codes: tuple[int, ...], words: tuple[str, ...]) -> 
 
 
 def _postgresql_arguments(bounds: SqlBounds) -> dict[str, Any]:
-    limit_ms = int(bounds.timeout_s * 1000)
     settings = {
-        "statement_timeout": limit_ms,
-        "lock_timeout": limit_ms,
-        "idle_in_transaction_session_timeout": 3 * limit_ms,  # a hub that was paused holds nobody up
+        "statement_timeout": int(bounds.statement_s * 1000),
+        "lock_timeout": int(bounds.timeout_s * 1000),
+        "idle_in_transaction_session_timeout": int(bounds.paused_s * 1000),
     }
     return {
         "connect_timeout": max(2, round(bounds.connect_timeout_s)),  # whole seconds, and 2 at least

@@ -26,7 +26,7 @@ from iothub_services.auth.port import TenantState
 from iothub_services.probing import Advice, Probe, probe_by
 from iothub_services.sqlite.database import explain
 from iothub_tenants.accounts import audit_rows, tables
-from iothub_tenants.accounts.bounds import SqlBounds
+from iothub_tenants.accounts.bounds import LOCK_TRIES, SqlBounds
 from iothub_tenants.accounts.database import WRITE, create_file, file_of, open_engine, read_options
 from iothub_tenants.accounts.gate import ADVICE, Gate, GoneError, NotAskedError, RefusedError
 from iothub_tenants.accounts.servers import cause_of, is_gone, is_of_sqlite, is_refused, may_be_repeated
@@ -247,13 +247,17 @@ class AccountStore:
     @contextmanager
     def _begun(self) -> Iterator[tuple[Connection, int]]:
         with ExitStack() as stack:
+            yield self._begin_when_free(stack)
+
+    def _begin_when_free(self, stack: ExitStack) -> tuple[Connection, int]:
+        """Nothing was done before the lock is there, so it may be done again, until whoever is paused with the lock has lost it."""
+        for _ in range(LOCK_TRIES - 1):
             try:
-                begun = self._begin(stack)
+                return self._begin(stack)
             except DBAPIError as error:
                 if not self.is_on_server or not may_be_repeated(error):
                     raise
-                begun = self._begin(stack)  # nothing was done yet, so it may be done again
-            yield begun
+        return self._begin(stack)
 
     def _begin(self, outer: ExitStack) -> tuple[Connection, int]:
         counter = tables.id_block

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pytest
+from sqlalchemy import select
 
 from iothub.base.clock import SystemClock
+from iothub.base.errors import BackendError
 from iothub.testing.accounts_contract import CASES, Case
 from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import hubs
+from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
@@ -46,3 +49,22 @@ def test_time_of_the_server_is_known(url: str) -> None:
 
     assert wall_s is not None
     assert abs(wall_s - SystemClock.wall()) < 60
+
+
+def test_process_that_is_paused_holds_up_no_writer_for_ever(url: str, registry: Registry) -> None:
+    """The server takes the transaction from it, and whoever waits for the lock meanwhile waits on."""
+    bounds = SqlBounds(timeout_s=1.0)
+    with ExitStack() as stack:
+        paused, waiting = (
+            stack.enter_context(closing(AccountStore(url, pepper=b"p" * 32, bounds=bounds))) for _ in range(2)
+        )
+        answers: list[int] = []
+
+        def write() -> None:
+            with waiting.write() as writer:
+                answers.append(writer.connection.execute(select(7)).scalar_one())
+
+        with pytest.raises(BackendError), paused.write():
+            write()
+
+    assert answers == [7]

@@ -84,6 +84,7 @@ def test_statement_is_repeated_when_it_was_in_anothers_way_or_its_connection_was
     """Not when there was no connection at all: that would double the wait."""
     assert may_be_repeated(_error(_mysql(1213), is_connecting=False))
     assert may_be_repeated(_error(psycopg.errors.SerializationFailure("x"), is_connecting=False))
+    assert may_be_repeated(_error(psycopg.errors.LockNotAvailable("x"), is_connecting=False))
     assert may_be_repeated(_error(_mysql(2006), is_connecting=False, is_invalidated=True))
     assert not may_be_repeated(_error(_mysql(2013), is_connecting=True, is_invalidated=True))
     assert not may_be_repeated(_error(_mysql(1146), is_connecting=False))
