@@ -166,7 +166,6 @@ def test_hashes_of_passwords_are_taken_as_they_are(
         ("devices", 2 * [{"name": "a", "credential_kind": "none", "credential": "", "groups": [], "is_enabled": True}]),
         ("devices", [{"name": "a", "credential_kind": "password", "credential": ENDLESS, "groups": [], "is_enabled": True}]),
         ("devices", [{"name": "a", "credential_kind": "password", "credential": "secret", "groups": [], "is_enabled": True}]),
-        ("devices", [{"name": "a", "credential_kind": "x509", "credential": "CN=\ud800", "groups": [], "is_enabled": True}]),
         ("devices", [{"name": "a", "credential_kind": "generated", "credential": "h1$zz$zz", "groups": [], "is_enabled": True}]),
         ("token_issuers", None), ("streams", {}),
         ("streams", [{"name": "s", "direction": "up", "filter": "#", "partitions": 1, "retention_ms": -1}]),
