@@ -85,7 +85,7 @@ def naive_decision(
     return False
 
 
-@settings(max_examples=by_day(150, 1_000), deadline=None)
+@settings(max_examples=by_day(80, 1_000), deadline=None)
 @given(st.lists(rules(), max_size=6), DEVICES, GROUPS, NAMES, topic_names)
 def test_policy_equals_the_naive_reference(
     known: list[Rule], device: str, groups: tuple[str, ...], client_id: str, topic: str
@@ -101,7 +101,7 @@ def test_policy_equals_the_naive_reference(
         assert explained.is_allowed is answer
 
 
-@settings(max_examples=by_day(150, 1_000), deadline=None)
+@settings(max_examples=by_day(80, 1_000), deadline=None)
 @given(st.lists(rules(), max_size=6), DEVICES, GROUPS, NAMES, topic_names)
 def test_fast_flags_never_promise_too_much(
     known: list[Rule], device: str, groups: tuple[str, ...], client_id: str, topic: str
@@ -113,7 +113,7 @@ def test_fast_flags_never_promise_too_much(
         assert policy.may_receive(topic.encode()) or not policy.receives_everything
 
 
-@settings(max_examples=by_day(150, 1_000), deadline=None)
+@settings(max_examples=by_day(80, 1_000), deadline=None)
 @given(st.lists(rules(), max_size=5), DEVICES, GROUPS, NAMES, topic_filters(), topic_names)
 def test_granted_subscription_is_covered_by_a_rule_that_allows(
     known: list[Rule], device: str, groups: tuple[str, ...], client_id: str, requested: str, topic: str
@@ -129,7 +129,7 @@ def test_granted_subscription_is_covered_by_a_rule_that_allows(
     assert explained.rule is not None
 
 
-@settings(max_examples=by_day(150, 1_000), deadline=None)
+@settings(max_examples=by_day(80, 1_000), deadline=None)
 @given(
     client_id=st.text(st.sampled_from("+#/$|(*.%:\0\nab\u202e\u0430{}"), max_size=8),
     other=st.sampled_from(["up/a", "up/b", "up/a/b", "up", "up/+", "up/#", "x", "$SYS/x"]),
@@ -148,7 +148,7 @@ def test_identity_strings_are_inert(client_id: str, other: str) -> None:
         assert not policy.may_subscribe(other.encode())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=by_day(100, 200), deadline=None)
 @given(st.text(max_size=30))
 def test_any_text_as_a_stored_filter_is_harmless(text: str) -> None:
     """Compiling never raises, and an unreadable denial denies."""

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iothub.engine.buckets import Meter
+from tests.support.night import by_day
 
 START = 777.7
 
@@ -28,7 +29,7 @@ arrivals = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(75, 150), deadline=None)
 @given(st.integers(1, 200), arrivals)
 def test_rate_never_exceeds_its_bound_in_any_ten_seconds(limit: int, pattern: list[tuple[float, int]]) -> None:
     """Bursts and pauses in any order: at most 4 % and one message above ten seconds' worth, 2 % in the first ten."""
@@ -43,7 +44,7 @@ def test_rate_never_exceeds_its_bound_in_any_ten_seconds(limit: int, pattern: li
     assert sum(units for time, units in passed if time < START + 10.0) <= max(10.2 * limit, 10 * limit + 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=by_day(50, 100), deadline=None)
 @given(st.integers(100, 100_000), st.lists(st.integers(1, 400_000), min_size=1, max_size=60))
 def test_byte_rate_is_kept_on_average_with_packets_of_any_size(limit: int, sizes: list[int]) -> None:
     """A packet that is bigger than the window's room passes, and what it took too much is paid off before the next."""
@@ -77,7 +78,7 @@ def test_demand_above_the_rate_gets_the_rate(limit: int, late: list[float]) -> N
     assert passed >= 0.95 * 20 * limit - 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(75, 150), deadline=None)
 @given(st.integers(1, 50), arrivals, st.sampled_from([60.0, 600.0]))
 def test_budget_is_never_exceeded_in_any_window(limit: int, pattern: list[tuple[float, int]], seconds: float) -> None:
     """Not by one unit, wherever the window is laid."""
@@ -92,7 +93,7 @@ def test_budget_is_never_exceeded_in_any_window(limit: int, pattern: list[tuple[
     assert sum(units for _, units in passed) >= min(limit, sum(count for _, count in pattern))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=by_day(50, 100), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 300), st.sampled_from([1.0, 2.0, 60.0])), max_size=3),
     st.lists(st.tuples(st.floats(0, 5), st.integers(0, 500)), max_size=40),

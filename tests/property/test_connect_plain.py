@@ -10,6 +10,7 @@ from iothub.mqtt.constants import STANDARD_LIMITS, Limits
 from iothub.mqtt.errors import MqttError
 from iothub.mqtt.packets import Connect
 from iothub.testing.wire_bytes import body_of, connect, props, text
+from tests.support.night import by_day
 
 SHORT_IDS = Limits(client_id_bytes=5)
 limits = st.sampled_from((STANDARD_LIMITS, SHORT_IDS))
@@ -55,14 +56,14 @@ def _check(body: bytes, given_limits: Limits) -> Connect | None:
     return taken
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(75, 150), deadline=None)
 @given(usual_bodies() | all_bodies(), limits)
 def test_plain_connect_takes_nothing_otherwise_than_the_complete_decoder(body: bytes, given_limits: Limits) -> None:
     """CONNECTs of all versions, the usual ones and all others."""
     _check(body, given_limits)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=by_day(150, 300), deadline=None)
 @given(usual_bodies(), limits, st.data())
 def test_plain_connect_never_takes_what_the_complete_decoder_refuses(
     usual: bytes, given_limits: Limits, data: st.DataObject
@@ -77,7 +78,7 @@ def test_plain_connect_never_takes_what_the_complete_decoder_refuses(
     _check(damaged, given_limits)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=by_day(50, 100), deadline=None)
 @given(st.binary(max_size=64) | st.binary(max_size=64).map(lambda tail: b"\x00\x04MQTT\x04\xc2\x00\x3c" + tail), limits)
 def test_decode_connect_is_the_complete_decoder_for_any_bytes(body: bytes, given_limits: Limits) -> None:
     """Arbitrary bytes, also behind a usual beginning: one answer, whichever way it is found."""

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from iothub.base.distinguished_names import canonical, common_name, write
 from iothub.base.errors import ConfigError
+from tests.support.night import by_day
 
 TYPES = st.sampled_from(["commonName", "organizationName", "countryName", "domainComponent", "userId"])
 VALUES = st.one_of(
@@ -21,7 +22,7 @@ def meaning(subject: list[list[tuple[str, str]]]) -> list[list[tuple[str, str]]]
 
 
 @given(SUBJECTS, SUBJECTS)
-@settings(max_examples=300)
+@settings(max_examples=by_day(150, 300))
 def test_different_subjects_have_different_texts(
     one: list[list[tuple[str, str]]], two: list[list[tuple[str, str]]]
 ) -> None:
@@ -29,7 +30,7 @@ def test_different_subjects_have_different_texts(
 
 
 @given(SUBJECTS)
-@settings(max_examples=300)
+@settings(max_examples=by_day(150, 300))
 def test_text_is_read_back_as_it_was(subject: list[list[tuple[str, str]]]) -> None:
     """So a copied subject fits, and the common name is the one in the certificate."""
     text = write(subject)
@@ -41,7 +42,7 @@ def test_text_is_read_back_as_it_was(subject: list[list[tuple[str, str]]]) -> No
 
 
 @given(st.text(max_size=40))
-@settings(max_examples=300)
+@settings(max_examples=by_day(150, 300))
 def test_any_text_is_one_subject_or_refused(text: str) -> None:
     try:
         form = canonical(text)

@@ -131,5 +131,5 @@ class BothLedgers(RuleBasedStateMachine):
         return said
 
 
-BothLedgers.TestCase.settings = settings(max_examples=by_day(150, 5_000), stateful_step_count=30, deadline=None)
+BothLedgers.TestCase.settings = settings(max_examples=by_day(75, 5_000), stateful_step_count=30, deadline=None)
 TestBothLedgers = BothLedgers.TestCase

@@ -20,6 +20,7 @@ from iothub_services.sessions.port import HERE, SingleHub
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from tests.support.clients import property_names as names
 from tests.support.in_process.control_harness import Harness, now, run
+from tests.support.night import by_day
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 MOST_STEPS = 40
@@ -110,7 +111,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("hubs")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=by_day(40, 60), deadline=None)
 @given(order=st.lists(st.booleans(), min_size=6, max_size=14), begins=st.integers(0, 4))
 def test_client_is_connected_and_stays_so(directory: Path, order: list[bool], begins: int) -> None:
     """`order`: whose turn it is; `begins`: when the session expires. Both see the session that the log says there is."""

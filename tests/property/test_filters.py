@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iothub.engine.filters import check_topic_filter, check_topic_name, covers, split_share, topic_matches
+from tests.support.night import by_day
 
 LEVELS = (b"", b"a", b"$s")
 TOPICS = [
@@ -84,7 +85,7 @@ def is_good_filter(text: bytes) -> bool:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=by_day(150, 300))
 @given(texts)
 def test_check_topic_filter_agrees_with_the_rules_level_by_level(text: bytes) -> None:
     """Good, invalid, malformed; and what is good splits into a group and a good filter."""
@@ -97,7 +98,7 @@ def test_check_topic_filter_agrees_with_the_rules_level_by_level(text: bytes) ->
         assert text == (inner if group is None else b"$share/" + group + b"/" + inner)
 
 
-@settings(max_examples=300)
+@settings(max_examples=by_day(150, 300))
 @given(st.one_of(st.binary(max_size=12), texts), st.integers(1, 4), st.integers(0, 12))
 def test_checks_answer_any_bytes_with_a_code(text: bytes, max_levels: int, max_bytes: int) -> None:
     """Never an exception; 0 only for text within all limits."""

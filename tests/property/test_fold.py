@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.records.state import SessionState, decode_state, encode_state, fold, fold_all
+from tests.support.night import by_day
 
 subjects = st.builds(Subject, st.just(7), st.just("c"), st.integers(0, 6), st.integers(0, 50))
 expiries = st.sampled_from([0, 60, 2**32 - 1])
@@ -71,7 +72,7 @@ def folded(log: list[Event], state: SessionState | None = None, first: int = 1) 
     return state
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(75, 150), deadline=None)
 @given(logs, st.integers(0, 30))
 def test_fold_of_checkpoint_and_tail_is_the_fold_of_the_whole(log: list[Event], cut: int) -> None:
     """Wherever the checkpoint was taken, and through its stored form."""
@@ -81,7 +82,7 @@ def test_fold_of_checkpoint_and_tail_is_the_fold_of_the_whole(log: list[Event], 
     assert folded(log[cut:], restored, 1 + len(log[:cut])) == folded(log)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(75, 150), deadline=None)
 @given(logs, st.integers(0, 30))
 def test_fold_of_many_at_once_is_the_fold_of_one_after_another(log: list[Event], cut: int) -> None:
     """From nothing and from a state; and what changes nothing gives back the very state."""
@@ -93,7 +94,7 @@ def test_fold_of_many_at_once_is_the_fold_of_one_after_another(log: list[Event],
     assert fold_all(whole, rest) is whole
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(75, 150), deadline=None)
 @given(logs, st.integers(0, 30))
 def test_fold_ignores_a_piece_of_the_log_that_is_read_again(log: list[Event], back: int) -> None:
     """At least once is enough."""
@@ -103,7 +104,7 @@ def test_fold_ignores_a_piece_of_the_log_that_is_read_again(log: list[Event], ba
     assert folded(log[again:], state, again + 1) == state
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(75, 150), deadline=None)
 @given(logs, any_event)
 def test_fold_ignores_every_event_below_its_epoch(log: list[Event], late: Event) -> None:
     """Events of a fenced reader change nothing, whatever they are."""
@@ -112,7 +113,7 @@ def test_fold_ignores_every_event_below_its_epoch(log: list[Event], late: Event)
         assert fold(state, late, len(log) + 1) is state
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(75, 150), deadline=None)
 @given(logs)
 def test_fold_never_lowers_the_epoch_nor_the_offset(log: list[Event]) -> None:
     """Both only rise, tombstones included."""

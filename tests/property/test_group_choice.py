@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iothub.testing.engine import Bench, Client, ack, packets, publish
+from tests.support.night import by_day
 
 STEPS = st.lists(
     st.tuples(
@@ -63,7 +64,7 @@ def act(bench: Bench, members: list[Member], step: str, member: Member, number: 
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), STEPS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=by_day(150, 300), deadline=None)
 def test_who_is_free_gets_the_next_message(receive_maxima: list[int], steps: list[tuple[str, int]]) -> None:
     """Also right after all were congested, in the batch in which one became free, and when one has come."""
     bench = Bench()

@@ -9,6 +9,7 @@ from iothub.base.errors import BackendError
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.wire import Bounds
+from tests.support.night import by_day
 from tests.unit.hbase.conftest import TWO, AskedClient, World
 
 IN_FLIGHT = 3
@@ -117,7 +118,7 @@ class Harness:
         return [int(arguments[1][4][0]) for name, arguments in self.world.gateway.seen if name == "append"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(75, 150), deadline=None)
 @given(STEPS)
 def test_connections_keep_their_promises(steps: list[tuple[str, int]]) -> None:
     """Every call has exactly one outcome in the end; "not written" is never a lie; answers are one's own; bounds hold."""
@@ -144,7 +145,7 @@ def test_connections_keep_their_promises(steps: list[tuple[str, int]]) -> None:
             assert outcome == b"%d" % number
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=by_day(50, 100), deadline=None)
 @given(STEPS)
 def test_calls_of_a_batch_with_one_pin_keep_their_order(steps: list[tuple[str, int]]) -> None:
     """Whatever happened to them: none is sent before an earlier one, or after one of them has failed with the connection."""

@@ -15,6 +15,7 @@ from iothub_services.retained.port import RetainedWrite
 from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.port import StateWrite
 from tests.support.hbase.timed_gateway import GatewayCaller, TimedGateway
+from tests.support.night import by_day
 from tests.support.waiting import until_answered
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ def records(log: list[tuple[str, bool]], upto: tuple[int, ...]) -> dict[str, Sta
     return states
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(75, 150), deadline=None)
 @given(
     st.lists(st.tuples(clients, st.booleans()), max_size=20),
     st.lists(st.tuples(st.integers(0, 1), st.integers(0, 12), st.integers(0, 12)), max_size=12),
@@ -78,7 +79,7 @@ def test_states_are_those_of_the_highest_place(
         assert calm.applied_offsets() == furthest
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(75, 150), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1), topics, st.sampled_from([None, b"x", b"yy"])), max_size=25), fates)
 def test_retained_messages_are_those_of_the_highest_version(
     writes: list[tuple[int, bytes, bytes | None]], coming: list[str]

@@ -16,6 +16,7 @@ from iothub.records.events import Event, Subject
 from iothub.records.state import SessionState, fold
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from tests.support.in_process.control_harness import Harness, now, run
+from tests.support.night import by_day
 
 _NUMBERS = count()
 HUBS = ("2.20", "3.30")
@@ -64,7 +65,7 @@ def event_of(client_id: str, kind: str, epoch: int, hub: str, topic_filter: str,
     return event.written_by(hub)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=by_day(60, 120), deadline=None)
 @given(said=said, cuts=st.sets(st.integers(0, 25)))
 def test_picture_is_what_the_fold_makes(
     harness: Harness, said: list[tuple[str, int, str, str, bool]], cuts: set[int]

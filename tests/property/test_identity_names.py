@@ -12,6 +12,7 @@ from iothub.base.ids import TENANT_NAME
 from iothub.engine.filters import check_topic_filter
 from iothub_tenants import identity
 from iothub_tenants.accounts import acl_rules
+from tests.support.night import by_day
 
 TENANTS = st.from_regex(TENANT_NAME, fullmatch=True)
 DEVICES = st.from_regex(identity.DEVICE_NAME, fullmatch=True)
@@ -22,14 +23,14 @@ FILTERS = st.lists(
 
 
 @given(TENANTS, DEVICES)
-@settings(max_examples=200)
+@settings(max_examples=by_day(100, 200))
 def test_proper_names_make_a_username_and_come_back(tenant: str, device: str) -> None:
     """Round trip of the one form (B68)."""
     assert identity.parse_username(f"{tenant}/{device}") == identity.Identity(tenant, device)
 
 
 @given(st.one_of(NOISE, st.text(max_size=40)))
-@settings(max_examples=400)
+@settings(max_examples=by_day(200, 400))
 @example("a1/b/c")
 def test_any_text_is_nobody_or_exactly_what_it_says(username: str) -> None:
     """Nothing is changed on the way: what was parsed writes the same username."""
@@ -39,7 +40,7 @@ def test_any_text_is_nobody_or_exactly_what_it_says(username: str) -> None:
 
 
 @given(TENANTS, DEVICES, st.integers(min_value=0), st.characters())
-@settings(max_examples=300)
+@settings(max_examples=by_day(150, 300))
 def test_one_inserted_character_never_names_the_same(tenant: str, device: str, place: int, character: str) -> None:
     """No trimming, folding or normalising."""
     username = f"{tenant}/{device}"
@@ -50,7 +51,7 @@ def test_one_inserted_character_never_names_the_same(tenant: str, device: str, p
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=200)
+@settings(max_examples=by_day(100, 200))
 def test_refused_names_make_one_short_printable_line(name: str) -> None:
     """Whatever was typed."""
     checks = (
@@ -74,7 +75,7 @@ def _refusal(check: Callable[[str], None], name: str) -> str:
 
 
 @given(st.one_of(FILTERS, st.text(alphabet="ab+#/$", max_size=8)))
-@settings(max_examples=400)
+@settings(max_examples=by_day(200, 400))
 def test_rules_take_the_filters_that_the_engine_takes(text: str) -> None:
     """[MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1]: one notion of a Topic Filter in the harness, `$share` forms aside."""
     try:

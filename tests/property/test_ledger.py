@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
 from iothub_services.quota.resolve import resolve_texts
+from tests.support.night import by_day
 
 QUOTAS = (Quota.CONNECTIONS, Quota.RETAINED_BYTES, Quota.GROUP_MEMBERS)
 steps = st.tuples(
@@ -26,7 +27,7 @@ class Silent:
     def unbalanced(self, tenant_id: int, quota: Quota) -> None: ...
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=by_day(100, 200), deadline=None)
 @given(st.lists(steps, max_size=60))
 def test_ledger_equals_its_model(plan: list[tuple[str, Quota, int, str | None]]) -> None:
     """Never above the limit in force at the reservation, never negative, subjects apart."""

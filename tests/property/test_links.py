@@ -12,6 +12,7 @@ from iothub.peers.ports import PeerId
 from iothub.peers.ticking import TICK_S
 from iothub.testing.clock import ManualClock
 from tests.support.in_process.paired_wires import LinkedHub, OneEnd, settle
+from tests.support.night import by_day
 
 TYPES = (FrameType.REQUEST, FrameType.ANSWER)
 sides = st.integers(0, 1)
@@ -174,4 +175,4 @@ class TwoHubs(RuleBasedStateMachine):
 
 
 TestTwoHubs = TwoHubs.TestCase
-TestTwoHubs.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestTwoHubs.settings = settings(max_examples=by_day(100, 200), stateful_step_count=40, deadline=None)

@@ -13,6 +13,7 @@ from iothub.peers.membership import JOINING, UP, Look, MemberRow, Membership
 from iothub.peers.ports import PeerId
 from iothub.testing.clock import ManualClock
 from tests.support.in_process.asked_links import AskedLinks
+from tests.support.night import by_day
 
 ME = PeerId(1, 1)
 SOON_S = 0.001
@@ -112,4 +113,4 @@ class OneHub(RuleBasedStateMachine):
 
 
 TestOneHub = OneHub.TestCase
-TestOneHub.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestOneHub.settings = settings(max_examples=by_day(100, 200), stateful_step_count=30, deadline=None)

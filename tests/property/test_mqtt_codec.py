@@ -11,6 +11,7 @@ from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.errors import MqttError
 from iothub.mqtt.packets import Packet
 from iothub.testing.packet_cases import PACKET_CASES
+from tests.support.night import by_day
 
 cases = st.sampled_from([(case.data[0], case.body) for case in PACKET_CASES])
 edits = st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 255)), min_size=1, max_size=3)
@@ -31,14 +32,14 @@ def _mutate(data: bytes, changes: list[tuple[int, int]]) -> bytes:
     return bytes(changed)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=by_day(60, 120), deadline=None)
 @given(st.integers(0, 255), st.binary(max_size=80), st.sampled_from([UNKNOWN_VERSION, 3, 4, 5]))
 def test_decoder_is_total(header: int, body: bytes, version: int) -> None:
     """Every first byte with every body, in every version."""
     assert isinstance(_outcome(header, body, version), Packet | Reason)
 
 
-@settings(max_examples=160, deadline=None)
+@settings(max_examples=by_day(80, 160), deadline=None)
 @given(cases, edits, st.sampled_from([3, 4, 5]))
 def test_damaged_case_is_a_packet_or_the_one_known_error(
     case: tuple[int, bytes], changes: list[tuple[int, int]], version: int

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from iothub.peers import packed_keys
 from iothub.peers.packed_keys import PackedKeys
 from iothub.peers.view import Key, slot_of
+from tests.support.night import by_day
 
 # Names of one another's parts, of digits and colons as numbers and tenants are written, and from every length of UTF-8.
 CLIENTS = st.sampled_from(["1", "11", "a", "1:1", ":", "ff", "\u00ff", "\u0100", "\ud7ff", "\U0010ffff", "a" * 700])
@@ -26,7 +27,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=by_day(40, 60), deadline=None)
 @given(STEPS)
 def test_packed_keys_are_what_a_dictionary_would_have(steps: list[tuple[str, Key, int]]) -> None:
     """Whatever is put, forgotten and removed."""

@@ -11,6 +11,7 @@ from iothub.engine.router import Subscription
 from iothub.engine.state import Place, Session, TenantPlane
 from iothub_services.sessions.packing import pack, pack_woken
 from iothub_services.sessions.port import SessionControl
+from tests.support.night import by_day
 
 TOPICS = (b"a", b"a/b", b"b", b"c")
 FILTERS = (*TOPICS, b"a/#", b"+", b"#", b"a/+")
@@ -117,7 +118,7 @@ def _matches(topic_filter: bytes, topic: bytes) -> bool:
     }.get(topic_filter, {topic_filter})
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=by_day(40, 80), deadline=None)
 @given(STEPS)
 def test_packed_sessions_are_what_they_would_be_as_objects(steps: list[tuple[str, str, Any]]) -> None:
     """Whatever is subscribed, published, packed and woken in whatever order."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from iothub.net.filters import ClientFacts, FilterClosed
 from iothub.net.proxy_protocol import V2_MAX_BYTES, V2_SIGNATURE, ProxyFilter, ProxyHeader, parse_header
+from tests.support.night import by_day
 
 v2_like = st.builds(
     lambda command, family, length, body: V2_SIGNATURE + bytes((command, family)) + length.to_bytes(2, "big") + body,
@@ -32,7 +33,7 @@ def parsed(data: bytes) -> ProxyHeader | str | None:
         return str(error)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=by_day(200, 400), deadline=None)
 @given(st.one_of(st.binary(max_size=64), v1_like, v2_like))
 def test_proxy_header_of_any_bytes_is_an_address_or_a_refusal(data: bytes) -> None:
     """No third outcome; an address is one, a header never reaches beyond its bytes."""
@@ -46,7 +47,7 @@ def test_proxy_header_of_any_bytes_is_an_address_or_a_refusal(data: bytes) -> No
         assert len(data) < V2_MAX_BYTES
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=by_day(100, 200), deadline=None)
 @given(st.one_of(v1_like, v2_like), st.binary(max_size=20))
 def test_proxy_filter_byte_by_byte_is_the_same_as_at_once(data: bytes, rest: bytes) -> None:
     """Chunks mean nothing; what follows the header comes out unchanged."""

@@ -20,6 +20,7 @@ from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import QueueLimits
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.retained.memory import MemoryRetained
+from tests.support.night import by_day
 
 TENANT = TenantPlane(7, "acme")
 QUEUE = 1
@@ -163,7 +164,7 @@ class World:
         return [int(decode_message(record.body).payload) for record in page.records]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(75, 150), deadline=None)
 @given(ATTEMPTS, st.sampled_from((4, 5)), st.integers(1, 4))
 def test_messages_of_a_publisher_are_first_received_in_their_order(
     attempts: list[Attempt], version: int, commit: int

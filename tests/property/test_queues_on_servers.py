@@ -12,6 +12,7 @@ from iothub.base.errors import BackendError
 from iothub_services.queues.port import Append, Delivery, Inbound, QueueLimits, QueueStore, Refused
 from tests.support.hbase import hbase_calls
 from tests.support.hbase.hbase_queues import HBase
+from tests.support.night import by_day
 from tests.support.operated_queues import Operated
 from tests.support.servers import redis_queues
 from tests.support.servers.redis_queues import RedisHarness
@@ -97,7 +98,7 @@ def bodies(store: QueueStore, queue_id: int) -> dict[int, bytes]:
 
 
 @on_both
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=by_day(20, 40), deadline=None)
 @given(batches, faults)
 def test_appends_are_done_once_whatever_is_lost(
     kind: type[Server], planned: list[tuple[list[tuple[list[int], int, bool]], int]], played: list[int]
@@ -144,7 +145,7 @@ def test_appends_are_done_once_whatever_is_lost(
 
 
 @on_both
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=by_day(20, 40), deadline=None)
 @given(targets, faults, faults, st.booleans())
 def test_inbound_qos2_is_routed_once_whatever_is_lost(
     kind: type[Server], queue_ids: list[int], first: list[int], second: list[int], is_other_hub: bool
@@ -178,7 +179,7 @@ def test_inbound_qos2_is_routed_once_whatever_is_lost(
 
 
 @on_both
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=by_day(15, 30), deadline=None)
 @given(st.lists(targets, min_size=1, max_size=8), faults, st.integers(1, 12))
 def test_tenant_never_holds_more_than_its_bound(
     kind: type[Server], planned: list[list[int]], played: list[int], most: int

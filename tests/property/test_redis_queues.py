@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Delivery, Move, MoveKind, Overflow, QueueLimits, QueueStore
+from tests.support.night import by_day
 from tests.support.servers.redis_queues import RedisHarness
 
 TENANT = 7
@@ -34,7 +35,7 @@ others = st.tuples(
 steps = st.lists(appends | appends | moves | others, max_size=20)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=by_day(20, 40), deadline=None)
 @given(steps)
 def test_driver_does_what_the_model_does(planned: list[tuple[object, ...]]) -> None:
     """Any order of verbs: the same answers, the same queues. Message ids rise, so that remembered ones make no difference."""

@@ -209,6 +209,6 @@ def test_each_message_is_in_each_queue_once(server: type[Server]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=by_day(20, 200), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=by_day(10, 200), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from iothub.engine.filters import topic_matches
 from tests.support.in_process.retained_harness import Harness
+from tests.support.night import by_day
 
 TOPICS = (b"r/0", b"r/1", b"s/0")
 FILTERS = (b"r/#", b"r/+", b"+/0", b"r/0", b"#")
@@ -108,4 +109,4 @@ class Subscribers(RuleBasedStateMachine):
 
 
 TestSubscribers = Subscribers.TestCase
-TestSubscribers.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestSubscribers.settings = settings(max_examples=by_day(75, 150), stateful_step_count=30, deadline=None)

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from iothub.engine.filters import topic_matches
 from iothub.engine.router import Group, Router, Subscription
+from tests.support.night import by_day
 
 
 class Session:
@@ -118,5 +119,5 @@ class RouterMachine(RuleBasedStateMachine):
             assert (route.targets, route.groups) == ([], [])
 
 
-RouterMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+RouterMachine.TestCase.settings = settings(max_examples=by_day(40, 60), stateful_step_count=40, deadline=None)
 test_router_equals_the_reference = RouterMachine.TestCase

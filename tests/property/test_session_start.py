@@ -18,6 +18,7 @@ from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.service import StateService
 from iothub_services.state.verification import verify
+from tests.support.night import by_day
 
 _CLIENTS = ("a", "b", "c", "d")
 
@@ -44,7 +45,7 @@ def places(end: Offsets) -> st.SearchStrategy[Offsets]:
     return st.tuples(*(st.integers(0, offset) for offset in end))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(75, 150), deadline=None)
 @given(st.lists(any_event, min_size=1, max_size=40), st.integers(1, 3), st.data())
 def test_start_finds_what_the_log_says(happened: list[Event], partitions: int, data: st.DataObject) -> None:
     """Checkpoint, states and trimming are each at a place of their own; nothing below the checkpoint is needed."""

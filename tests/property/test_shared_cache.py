@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from iothub.testing.clock import ManualClock
 from iothub_services.auth.port import DeviceRecord, TenantRecord
 from tests.support.in_process.shared_cache import Accounts, DictRedis, Hub
+from tests.support.night import by_day
 
 TENANTS = (TenantRecord(1, "acme"), TenantRecord(2, "bmce"))
 DEVICES = ("dev1", "dev2")
@@ -142,5 +143,5 @@ class TwoHubs(RuleBasedStateMachine):
         return [record for _, record in changes[first:]]
 
 
-TwoHubs.TestCase.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+TwoHubs.TestCase.settings = settings(max_examples=by_day(40, 80), stateful_step_count=50, deadline=None)
 TestTwoHubs = TwoHubs.TestCase

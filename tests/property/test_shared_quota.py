@@ -179,7 +179,7 @@ class Workers(Hubs):
     make = TwinLedger
 
 
-Hubs.TestCase.settings = settings(max_examples=by_day(25, 1_000), stateful_step_count=20, deadline=None)
+Hubs.TestCase.settings = settings(max_examples=by_day(15, 1_000), stateful_step_count=20, deadline=None)
 TestHubs = Hubs.TestCase
 Workers.TestCase.settings = settings(max_examples=by_day(15, 1_000), stateful_step_count=20, deadline=None)
 TestWorkers = Workers.TestCase

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from iothub.base.errors import BackendError
 from iothub_services.queues.port import Append, Delivery, Move, MoveKind, QueueLimits, QueueStore
+from tests.support.night import by_day
 from tests.support.servers.lossy_queues import TENANT, OnHBase, OnRedis, Server
 
 QUEUES = (1, 2, 3)
@@ -162,6 +163,6 @@ def test_each_record_is_in_each_queue_once(server: type[Server]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=by_day(15, 40), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

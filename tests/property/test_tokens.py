@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from iothub_services.auth import tokens
 from iothub_services.auth.token_proof import TokenFault, TokenProof
+from tests.support.night import by_day
 from tests.support.tokens import EDDSA, ES256, RS256, issuer, part, private_key, sharing, signed
 
 PEPPER = bytes(32)
@@ -29,13 +30,13 @@ HEADERS = st.fixed_dictionaries(
 TIMES = st.integers(int(NOW) - 100, int(NOW) + 100) | st.floats() | JSON
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=by_day(100, 200), deadline=None)
 @given(st.binary(max_size=200) | st.text(alphabet="ab.=_-{}", max_size=60).map(str.encode))
 def test_any_octets_are_a_known_fault(shown: bytes) -> None:
     assert isinstance(tokens.prove(shown, EVERYBODY, NAMES, NOW, PEPPER), TokenFault)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=by_day(100, 200), deadline=None)
 @given(HEADERS | JSON, JSON | st.binary(max_size=50), st.binary(max_size=70))
 def test_any_parts_without_our_signature_prove_nothing(header: object, payload: object, signature: bytes) -> None:
     shown = f"{part(header)}.{part(payload)}.{part(signature)}".encode()
@@ -43,7 +44,7 @@ def test_any_parts_without_our_signature_prove_nothing(header: object, payload: 
     assert isinstance(tokens.prove(shown, EVERYBODY, NAMES, NOW, PEPPER), TokenFault)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=by_day(100, 200), deadline=None)
 @given(
     st.fixed_dictionaries(
         {"sub": st.sampled_from(["dev1", "acme/dev1"]) | JSON, "exp": TIMES},

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iothub.testing.engine import Bench, Client, ack, packets, publish
+from tests.support.night import by_day
 
 SHARED, PLAIN, QOS2 = b"shared", b"plain", b"qos2"
 # Publish some messages on a topic, or acknowledge one of those in flight.
@@ -49,7 +50,7 @@ class Member:
 
 
 @given(st.sampled_from((1, 3, 40, 200)), STEPS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(75, 150), deadline=None)
 def test_rest_goes_to_another_member_in_order(receive_maximum: int, steps: list[tuple[bytes, int]]) -> None:
     """§4.8.2; QoS 2 and plain subscriptions are nobody else's [MQTT-4.8.2-5]. Nothing stays counted as buffered."""
     bench = Bench()

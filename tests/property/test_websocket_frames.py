@@ -12,6 +12,7 @@ from wsproto.events import BytesMessage, Ping
 from iothub.net.filters import FilterClosed
 from iothub.net.websocket import WebSocketFilter
 from iothub.net.websocket_frames import FrameError, FrameReader, Opcode, encode_frame, unmask, unmask_plain
+from tests.support.night import by_day
 
 UPGRADE = (
     b"GET /mqtt HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -35,7 +36,7 @@ events = st.lists(
 points = st.lists(st.integers(0, 1 << 16), max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(75, 150), deadline=None)
 @given(events, points)
 def test_frames_of_wsproto_give_the_same_bytes_in_any_chunking(
     messages: list[tuple[str, bytes, bool]], at: list[int]
@@ -60,7 +61,7 @@ def test_frames_of_wsproto_give_the_same_bytes_in_any_chunking(
     assert len(list(peer.events())) == pings
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=by_day(40, 60), deadline=None)
 @given(st.lists(st.one_of(st.binary(max_size=300), st.integers(60_000, 70_000).map(bytes)), max_size=4), points)
 def test_frames_that_we_send_are_read_by_wsproto(payloads: list[bytes], at: list[int]) -> None:
     """Lengths of all three forms, one binary message per flush."""
@@ -91,7 +92,7 @@ def outcome(data: bytes, at: list[int]) -> tuple[bytes, bytes, str]:
     return b"".join(plain), bytes(reader.pongs), end
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=by_day(100, 200), deadline=None)
 @given(
     st.lists(
         st.builds(
@@ -109,7 +110,7 @@ def test_frames_of_any_bytes_end_the_same_way_in_any_chunking(data: bytes, at: l
     assert outcome(data, at) == outcome(data, [])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=by_day(50, 100), deadline=None)
 @given(st.binary(max_size=200), st.booleans(), points)
 def test_websocket_filter_never_fails_but_by_closing(data: bytes, is_upgraded: bool, at: list[int]) -> None:
     """Arbitrary bytes before or after the upgrade: bytes, nothing, or FilterClosed with an answer."""
@@ -123,7 +124,7 @@ def test_websocket_filter_never_fails_but_by_closing(data: bytes, is_upgraded: b
         assert websocket.replies
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=by_day(50, 100), deadline=None)
 @given(
     st.one_of(st.binary(max_size=600), st.integers(500, 3000).map(lambda n: bytes(i * 31 & 0xFF for i in range(n)))),
     st.binary(min_size=4, max_size=4),

@@ -12,6 +12,7 @@ from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.errors import MqttError
 from iothub.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from iothub.mqtt.properties import encode_message_properties
+from tests.support.night import by_day
 
 _USERS = 3
 _TEXT = st.one_of(
@@ -83,7 +84,7 @@ def _engine_publish(header: int, body: bytes, version: int) -> object:
     return code or wire
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=by_day(200, 400), deadline=None)
 @given(packet=_PUBLISHES, version=st.sampled_from([3, 4, 5, 5]))
 def test_publish_is_the_same_for_both_decoders(packet: tuple[int, bytes], version: int) -> None:
     """Topic, payload, identifier, what is forwarded, what is set anew; or the same refusal."""
@@ -108,7 +109,7 @@ def test_publish_is_the_same_for_both_decoders(packet: tuple[int, bytes], versio
         assert found == expected
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=by_day(200, 400), deadline=None)
 @given(packet=_ACKS, version=st.sampled_from([4, 5, 5]))
 def test_acknowledgements_are_the_same_for_both_decoders(packet: tuple[int, bytes], version: int) -> None:
     """Identifier and Reason Code; or the same refusal."""
