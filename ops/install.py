@@ -62,8 +62,10 @@ def main() -> None:
     run_pip(["install", *TOOLS])
     with tempfile.TemporaryFile("w+") as log:
         steps.say("downloading the libraries, and compiling the message plane meanwhile")
+        # Most modules of what the tests need are never imported; Python compiles the others itself, at their first import.
+        bytecode = ["--no-compile"] if "dev" in sys.argv[1:] else []
         libraries = subprocess.Popen(
-            [*PIP, "install", *requirements("admin", *sys.argv[1:])], stdout=log, stderr=log, cwd=ROOT
+            [*PIP, "install", *bytecode, *requirements("admin", *sys.argv[1:])], stdout=log, stderr=log, cwd=ROOT
         )
         try:
             compile_modules(steps)
