@@ -276,12 +276,16 @@ class StateService:
         try:
             if not self._is_behind:
                 self._remember(done)
+            folded = self._folded
             for logged in done:
-                if logged.event.type.topic is not Topic.SESSIONS:
+                partition, offset, event = logged
+                if event.type.topic is not Topic.SESSIONS:
                     continue
-                self._is_behind |= logged.offset != reached(self._folded, logged.partition) + 1
-                if not self._is_behind:  # else `_flush` folds it from the log, in its order
-                    self._fold(logged)
+                if offset != reached(folded, partition) + 1:
+                    self._is_behind = True
+                if self._is_behind:
+                    return  # `_flush` folds it and what follows from the log, in its order
+                self._fold(logged)
         except (BackendError, CorruptRecordError) as error:
             self._is_behind = True
             self._failed(error)
@@ -378,8 +382,10 @@ class StateService:
             if after is not None and after is not before:
                 self._known[key] = self._changed[key] = after
                 self._records.pop(key, None)
-        self._folded += [0] * (partition + 1 - len(self._folded))
-        self._folded[partition] = offset
+        folded = self._folded
+        if partition >= len(folded):
+            folded += [0] * (partition + 1 - len(folded))
+        folded[partition] = offset
 
     def _remember(self, some: list[LoggedEvent]) -> None:
         """Ask the store for the states that are about to be folded, all at once: it may be on a server."""
@@ -462,12 +468,16 @@ def _partition(state: SessionState, partitions: int) -> int:
 
 def _place(done: list[LoggedEvent]) -> Offsets | None:
     """Return the place that whoever follows the session log has reached when it has these events; None: the log could not say."""
-    place = NOWHERE
+    highest: dict[int, int] = {}
     for partition, offset, event in done:
         if event.type.topic is Topic.SESSIONS:
             if not offset:
                 return None
-            place = raised(place, partition, offset)
+            if offset > highest.get(partition, 0):
+                highest[partition] = offset
+    place = NOWHERE
+    for partition, offset in highest.items():
+        place = raised(place, partition, offset)
     return place
 
 

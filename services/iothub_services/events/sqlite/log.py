@@ -12,6 +12,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
+from operator import itemgetter
 
 from iothub.base.errors import CorruptRecordError
 from iothub.records.events import Event, Topic, encode_event, read_event
@@ -58,7 +59,7 @@ class SqliteEvents(SqliteStore):
         """Append events that are encoded already; return their offsets."""
         offsets: list[int] = []
         with self._database.transaction() as connection:
-            for topic, some in groupby(rows, lambda row: row[0]):
+            for topic, some in groupby(rows, itemgetter(0)):
                 offsets += _append(connection, topic, [row[1:] for row in some])
         return offsets
 
