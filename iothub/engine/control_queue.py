@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Control packets that wait for the control plane: what it gets in one turn is bounded, and tenants take turns.
 
 Knows no packet's meaning, but that a DISCONNECT does not wait and a CONNECT may be late. A connection has at most one packet here: its
@@ -53,11 +54,11 @@ class ControlQueue:
             return False
         tenant = next(iter(self._queues))
         queue = self._queues.pop(tenant)
-        packet = queue.popleft()
+        connection, header, body = queue.popleft()
         if queue:
             self._queues[tenant] = queue  # after the others
-        if not packet[0].is_closing:
-            self._pass_on(*packet)
+        if not connection.is_closing:
+            self._pass_on(connection, header, body)
         return True
 
     def take_late_connects(self, is_late: Callable[[Connection], bool]) -> list[tuple[Connection, bytes]]:

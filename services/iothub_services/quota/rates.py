@@ -241,15 +241,16 @@ class Rates:
 
     def take(self, quota: Quota, units: int = 1) -> float:
         """Take units of a `REFUSING` rate: 0.0, or > 0: refused for that many seconds, or -1.0: refused until the window ends."""
+        sliding, day, trial = self._sliding.get(quota), self._days.get(quota), self._sliding_trials.get(quota)
+        if sliding is None and day is None and trial is None:
+            return 0.0
         now = self._clock.monotonic()
-        sliding, day = self._sliding.get(quota), self._days.get(quota)
         refused = 0.0 if sliding is None else sliding.take(units, now)
         if refused == 0.0 and day is not None:
             refused = day.take(units)
         if refused != 0.0:
             self._observer.refused(self._owner[0], quota)
             return refused
-        trial = self._sliding_trials.get(quota)
         if trial is not None and trial.take(units, now) != 0.0:
             self._observer.would_refuse(self._owner[0], quota)
         return 0.0

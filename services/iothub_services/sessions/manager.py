@@ -100,6 +100,12 @@ class SessionManager:
 
     # --- a connection comes
 
+    def open_at_once(self, home: SessionHome, request: SessionRequest) -> Opened | None:
+        """Make a transient session where there is none; None: `open` must be awaited. The caller holds the directory's lock."""
+        if request.expiry_s or request.client_id in home.plane.sessions:
+            return None
+        return Opened(self._create_transient(home, request), is_present=False)
+
     async def open(self, home: SessionHome, request: SessionRequest) -> Opened:
         """Make or resume the session. The caller holds the directory's lock for it."""
         present = home.plane.sessions.get(request.client_id)

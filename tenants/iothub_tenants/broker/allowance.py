@@ -116,7 +116,7 @@ class Allowance:
         """A device connects: keep the limits that its record says."""
         if device.limits:
             self.own[device.name] = device.limits
-        else:
+        elif self.own:
             self.own.pop(device.name, None)
 
     def count_refusal(self, quota: Quota) -> None:

@@ -20,19 +20,18 @@ class ConnectionTime:
         self._since = clock.monotonic()
 
     def on_reserved(self) -> None:
-        self._advance()
-        self._connections += 1
+        self._advance(1)
 
     def on_released(self) -> None:
-        self._advance()
-        self._connections -= 1
+        self._advance(-1)
 
     def held_ms(self) -> int:
         """Return the sum up to now, in milliseconds."""
-        self._advance()
+        self._advance(0)
         return int(self._held_s * 1000)
 
-    def _advance(self) -> None:
+    def _advance(self, change: int) -> None:
         now = self._clock.monotonic()
         self._held_s += self._connections * (now - self._since)
         self._since = now
+        self._connections += change

@@ -183,8 +183,11 @@ class EventTopics:
 
     def disconnected(self, session: Session, reason: Reason) -> None:
         """Fulfils `TenantEvents`. Not from the log, which has no end of a transient session."""
-        broker = self._brokers.present(session.tenant.tenant_id)
-        if broker is not None and self._is_watched(broker):
+        tenant = session.tenant
+        if not tenant.router.hub_filters and not self._sink.has(tenant.tenant_id):
+            return  # as for nearly every tenant
+        broker = self._brokers.present(tenant.tenant_id)
+        if broker is not None:
             facts: dict[str, Fact] = {"client": session.client_id, "device": session.device}
             facts |= {"reason": reason.word, "code": reason.code}
             self._take(broker, self._event(EventKind.CLIENT_DISCONNECTED, broker, session.client_id, facts))

@@ -41,16 +41,22 @@ class ConnectRefusedError(IotHubError):
         self.extra_s = extra_s
 
 
+def recall(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> Authenticated | None:
+    """Return the device of a CONNECT if memory proves it; None: `authenticate` decides, as it does wherever plug-ins are asked first."""
+    if hub.hooks.authenticate is not None or packet.properties.authentication_method is not None:
+        return None
+    name = parse_username(packet.username)
+    return None if name is None else hub.authenticator.recall(_credentials(connection, packet, name, client_id))
+
+
 async def authenticate(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> Authenticated:
-    """Return the authenticated device of a CONNECT. Raises ConnectRefusedError."""
+    """Return the authenticated device of a CONNECT that `recall` does not know. Raises ConnectRefusedError."""
     method = packet.properties.authentication_method
     name = parse_username(packet.username)
     if name is None:
         nameless = Credentials("", "", None, connection.peer_ip, client_id=client_id)
         return _required_login(hub.authenticator.refuse_nameless(nameless))
-    credentials = Credentials(
-        name.tenant, name.device, packet.password, connection.peer_ip, connection.certificate_subject, client_id
-    )
+    credentials = _credentials(connection, packet, name, client_id)
     if method is not None:
         await _exchange_steps(hub, connection, _attempt(connection, packet, name, client_id))
         return _required_login(await hub.authenticator.vouch(credentials))
@@ -60,7 +66,16 @@ async def authenticate(hub: Hub, connection: Connection, packet: Connect, client
             raise ConnectRefusedError(Reason.BAD_CREDENTIALS, _HOOK)
         if opinion is True:
             return _required_login(await hub.authenticator.vouch(credentials))
-    return hub.authenticator.recall(credentials) or _required_login(await hub.authenticator.authenticate(credentials))
+        recalled = hub.authenticator.recall(credentials)
+        if recalled is not None:
+            return recalled
+    return _required_login(await hub.authenticator.authenticate(credentials))
+
+
+def _credentials(connection: Connection, packet: Connect, name: Identity, client_id: str) -> Credentials:
+    return Credentials(
+        name.tenant, name.device, packet.password, connection.peer_ip, connection.certificate_subject, client_id
+    )
 
 
 def _required_login(answer: Authenticated | Refusal) -> Authenticated:

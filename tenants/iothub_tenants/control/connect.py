@@ -29,12 +29,13 @@ from iothub_services.auth.authenticator import Authenticated, Refusal
 from iothub_services.auth.port import ClientIdPolicy, DeviceRecord, TenantRecord
 from iothub_services.connections.rejected import NO_TENANT, Client
 from iothub_services.quota.names import Quota
+from iothub_services.sessions.manager import Opened
 from iothub_services.sessions.port import NEVER_EXPIRES, SessionRequest, Will
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.client_contexts import ClientContext, Exchange
 from iothub_tenants.broker.hub import Hub, Rights
 from iothub_tenants.broker.peer_routes import until_opened
-from iothub_tenants.control.authentication import ConnectRefusedError, authenticate
+from iothub_tenants.control.authentication import ConnectRefusedError, authenticate, recall
 from iothub_tenants.identity import parse_username
 
 ATTEMPTS = 3  # how often a CONNECT is checked again because the accounts changed meanwhile
@@ -195,24 +196,42 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
         raise ConnectRefusedError(Reason.UNSUPPORTED_VERSION, "mqtt.versions")
     client_id = packet.client_id or assigned_client_id()
     for attempt in range(ATTEMPTS):
-        pending = await _check_connect(hub, connection, packet, client_id)
+        login = recall(hub, connection, packet, client_id) or await authenticate(hub, connection, packet, client_id)
+        broker = hub.brokers.present(login.tenant.id)
+        if broker is None or not hub.routes.is_opened(broker.plane):
+            broker = await _opened_broker(hub, login.tenant)
+        pending = _check_connect(hub, connection, packet, client_id, login, broker)
         _check_size(pending, size_bytes)
         if attempt == 0:
-            if pending.broker.allowance.is_shared:
-                await pending.broker.allowance.wait_for_room((Quota.CONNECTS, 1))
-            _take_connect_rate(pending.broker)
-        async with hub.directory.holding(pending.broker.tenant_id, client_id) as written_s:
-            if not hub.cluster.is_alone:
-                await hub.cluster.catch_up(0.0 if _has_will_elsewhere(pending) else written_s)
-            if pending.broker.allowance.is_shared:
-                await pending.broker.wait_for_connect_room(_request(pending))
+            if broker.allowance.is_shared:
+                await broker.allowance.wait_for_room((Quota.CONNECTS, 1))
+            _take_connect_rate(broker)
+        async with hub.directory.holding(broker.tenant_id, client_id) as written_s:
+            if broker.allowance.is_shared or not hub.cluster.is_alone:
+                await _wait_for_other_hubs(hub, pending, written_s)
             if connection.is_closed:
                 return
-            is_same_broker = hub.brokers.present(pending.broker.tenant_id) is pending.broker  # idle ones are dropped
-            if is_same_broker and hub.authenticator.is_current(pending.login):
+            is_same_broker = hub.brokers.present(broker.tenant_id) is broker  # idle ones are dropped
+            if is_same_broker and hub.authenticator.is_current(login):
                 await _open_session(hub, connection, pending)
                 return
     raise ConnectRefusedError(Reason.SERVER_UNAVAILABLE, "accounts_changing")
+
+
+async def _opened_broker(hub: Hub, tenant: TenantRecord) -> TenantBroker:
+    """Make the tenant's broker if need be, and wait until the other hubs' routes to it are known."""
+    broker = await hub.brokers.broker(tenant)
+    if not hub.routes.is_opened(broker.plane):
+        await until_opened(hub.routes, broker.plane)
+    return broker
+
+
+async def _wait_for_other_hubs(hub: Hub, pending: PendingConnect, written_s: float) -> None:
+    """Wait for what they have written about the session, and for units that they have."""
+    if not hub.cluster.is_alone:
+        await hub.cluster.catch_up(0.0 if _has_will_elsewhere(pending) else written_s)
+    if pending.broker.allowance.is_shared:
+        await pending.broker.wait_for_connect_room(_request(pending))
 
 
 def _has_will_elsewhere(pending: PendingConnect) -> bool:
@@ -227,12 +246,10 @@ def _take_connect_rate(broker: TenantBroker) -> None:
         raise ConnectRefusedError(Reason.CONNECTION_RATE, rule_of(Quota.CONNECTS))
 
 
-async def _check_connect(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> PendingConnect:
-    """Authenticate, and check everything that needs no session."""
-    login = await authenticate(hub, connection, packet, client_id)
-    broker = hub.brokers.present(login.tenant.id) or await hub.brokers.broker(login.tenant)
-    if not hub.routes.is_opened(broker.plane):
-        await until_opened(hub.routes, broker.plane)
+def _check_connect(
+    hub: Hub, connection: Connection, packet: Connect, client_id: str, login: Authenticated, broker: TenantBroker
+) -> PendingConnect:
+    """Check everything of an authenticated CONNECT that needs no session."""
     broker.allowance.note_device(login.device)
     policy = hub.policy_of(login, client_id, connection)
     pending = PendingConnect(packet, login, broker, policy, client_id, is_assigned=not packet.client_id)
@@ -322,7 +339,7 @@ async def _open_session(hub: Hub, connection: Connection, pending: PendingConnec
     if isinstance(reservation, Quota):
         raise ConnectRefusedError(Reason.QUOTA, rule_of(reservation))
     try:
-        opened = await hub.sessions.open(broker, request)
+        opened = hub.sessions.open_at_once(broker, request) or await hub.sessions.open(broker, request)
     except BaseException:
         broker.allowance.settle_connect(reservation, None)
         context.detach(Reason.SERVER_UNAVAILABLE)
@@ -330,7 +347,8 @@ async def _open_session(hub: Hub, connection: Connection, pending: PendingConnec
     session = opened.session
     broker.allowance.settle_connect(reservation, session)
     try:
-        await _review_login(hub, connection, pending)
+        if not hub.authenticator.is_current(pending.login):
+            await _review_login(hub, connection, pending)
     except (ConnectRefusedError, UnavailableError):
         hub.sessions.withdraw(broker, opened)
         context.detach(Reason.SERVER_UNAVAILABLE)
@@ -343,7 +361,15 @@ async def _open_session(hub: Hub, connection: Connection, pending: PendingConnec
     broker.session_began(session, pending.login.device)
     if connection.is_closed:  # the client left while its session was opened
         context.detach(Reason.NETWORK)
-        return
+    else:
+        _admit_client(hub, connection, pending, request, opened)
+
+
+def _admit_client(
+    hub: Hub, connection: Connection, pending: PendingConnect, request: SessionRequest, opened: Opened
+) -> None:
+    """Answer the CONNECT and bind its connection to the session."""
+    context, broker, session = connection.control, pending.broker, opened.session
     settings = broker.connection_settings(hub.settings.mqtt, session.device, pending.packet)
     connack = _connack(pending, request, settings, opened.is_present, context.exchange)
     hub.counters.connected(connection.listener.name, pending.packet.version, "accepted")
