@@ -57,6 +57,18 @@ def subscribed() -> Event:
     )
 
 
+@given(facts=st.dictionaries(st.text(max_size=10), scalars | st.floats(), max_size=5))
+def test_facts_are_written_as_the_standard_library_writes_them(facts: dict[str, events.Fact]) -> None:
+    """The encoder is kept, where the standard library makes one for each value."""
+    assert events._facts_json(facts) == json.dumps(facts, separators=(",", ":"), ensure_ascii=False)
+
+
+def test_facts_are_written_without_the_c_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json.encoder, "c_make_encoder", None)
+
+    assert events._encoder_of_facts()({"a": "é", "b": None}) == '{"a":"é","b":null}'
+
+
 def test_golden_bytes_of_version_1_are_written_and_read() -> None:
     """Every version ever written stays readable: these bytes never change."""
     assert encode_event(subscribed()) == GOLDEN_V1

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.manager import EPOCH_BITS
+from iothub_services.sessions.port import SessionRequest
 from tests.support.clients import property_names as names
 from tests.support.clients.mqtt_clients import Client
 from tests.support.clients.packets import DISCONNECT
@@ -24,6 +25,23 @@ def test_transient_session_ends_with_its_connection(harness: Harness) -> None:
 
     assert "c" not in harness.acme.plane.sessions
     assert harness.queues.owners == {}
+
+
+@pytest.mark.parametrize(("expiry_s", "client_id", "is_opened"), [(0, "c", True), (9, "c", False), (0, "there", False)])
+def test_only_a_new_transient_session_is_opened_at_once(
+    harness: Harness, expiry_s: int, client_id: str, is_opened: bool
+) -> None:
+    """A persistent one waits for its queue, and a Client Identifier that is there for the end of its connection."""
+    keep(harness, "there")
+    request = SessionRequest(client_id, "dev1", 5, is_clean_start=True, expiry_s=expiry_s)
+
+    opened = harness.hub.sessions.open_at_once(harness.acme, request)
+
+    assert (opened is not None, client_id in harness.acme.plane.sessions) == (
+        is_opened,
+        client_id == "there" or is_opened,
+    )
+    assert harness.session("there").connection is not None
 
 
 def test_persistent_session_is_resumed_with_a_higher_epoch(harness: Harness) -> None:
