@@ -19,6 +19,7 @@ from setuptools.command.build_ext import build_ext
 # Folders in which top packages lie, and the packages in them that are compiled.
 COMPILED = (
     (Path(), Path("iothub/engine")),
+    (Path(), Path("iothub/peers")),
     (Path("services"), Path("iothub_services")),
     (Path("services"), Path("iothub_services/hbase")),
     (Path("services"), Path("iothub_services/queues")),

@@ -20,6 +20,7 @@ Backend = Literal["compiled", "plain"]
 POLLER = "iothub.engine.poller"
 COMPILED = (
     "iothub.engine",
+    "iothub.peers",
     "iothub_services",
     "iothub_services.hbase",
     "iothub_services.queues",

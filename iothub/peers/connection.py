@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """One connection of a link: bytes into frames, HELLO first, and the frames to the link that it turns out to belong to.
 
 Knows no other connection: `iothub/peers/links.py` judges the HELLO and decides what a fault means.
@@ -9,7 +10,8 @@ from typing import Protocol
 
 from iothub.base.reasons import PeerRefusal
 from iothub.peers import frames
-from iothub.peers.frames import RELIABLE_FROM, BadFrameError, FrameDecoder, FrameType, Hello
+from iothub.peers.frames import BadFrameError, FrameType, Hello
+from iothub.peers.framing import FrameDecoder
 from iothub.peers.link import Link
 from iothub.peers.ports import PeerId, Wire
 
@@ -51,21 +53,28 @@ class Connection:
         return not self._is_closed
 
     def received(self, data: bytes) -> None:
-        if self.link is not None:
-            self.link.received_bytes += len(data)
+        link = self.link
+        has_changed = True
+        if link is not None:
+            link.received_bytes += len(data)
+            has_changed = not link.is_ack_due()  # else a tick follows soon in any case
+        decoder = self._decoder
         try:
-            for frame_type, number, body in self._decoder.feed(data):
-                if self._is_closed:
-                    continue
-                if self.link is not None and frame_type >= RELIABLE_FROM:
-                    self.link.apply_frame(frame_type, number, body)
+            decoder.add(data)
+            while not self._is_closed and decoder.cut():
+                link = self.link
+                if decoder.is_reliable and link is not None:
+                    link.apply_frame(decoder.frame_type, decoder.number, decoder.body)
                 else:
-                    self._take_frame(frame_type, body)
+                    has_changed = True
+                    self._take_frame(decoder.frame_type, decoder.body)
         except BadFrameError as error:
+            has_changed = True
             if self.is_open():
                 self._judge.take_bad_frame(self, error)
         finally:
-            self._judge.changed()
+            if has_changed:
+                self._judge.changed()
 
     def lost(self, reason: str) -> None:
         if self.is_open():

@@ -5,13 +5,13 @@ Knows no connection and no peer: sans I/O, the same for both sides.
     1 byte type | 4 bytes length, big-endian | body
 
 Types from 64 on are reliable: 8 bytes of number stand before the body, and count for the length. A body is msgpack, with a bound on
-every text and list, or fixed binary where the type says so. Invariant: whatever the bytes are, a decoder holds no more than one frame,
-and answers with frames or `BadFrameError`.
+every text and list, or fixed binary where the type says so. `iothub/peers/framing.py` cuts frames out of what is read. Invariant: whatever the bytes
+are, a decoder answers with what they say, or with `BadFrameError`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
@@ -29,8 +29,7 @@ HELLO_BYTES = 16 << 10  # of a frame from somebody who has not said who it is
 
 _HEADER = Struct(">BI")
 _NUMBERED_HEADER = Struct(">BIQ")
-_NUMBER = Struct(">Q")
-_HEADER_BYTES, _NUMBER_BYTES = _HEADER.size, _NUMBER.size
+_NUMBER_BYTES = 8
 _MAX_U64 = (1 << 64) - 1  # of the numbers in a HELLO
 _TEXT_BYTES = 1 << 20  # of one text or bytes in a body; a whole body is bounded by the frame
 _ITEMS = 1 << 16
@@ -91,7 +90,7 @@ class FrameType(IntEnum):
     ENTRIES = 102  # msgpack {"entries", "is_last"}: what this hub holds of the receiver's part
 
 
-_TYPES = {int(each): each for each in FrameType}
+TYPES = {int(each): each for each in FrameType}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,59 +128,6 @@ class Hello:
             features=_features(fields.get("features")),
             knows=_knows(fields.get("knows")),
         )
-
-
-class FrameDecoder:
-    """Cuts a stream of bytes into frames. `frame_bytes` may be raised between two frames, once the other side is known."""
-
-    def __init__(self, frame_bytes: int) -> None:
-        self.frame_bytes = frame_bytes
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> Iterator[tuple[FrameType, int, bytes]]:
-        """Take bytes and yield (type, number or 0, body) of the frames that are whole now.
-
-        Raises BadFrameError; nothing can be read after that. An iterator that is left half-way leaves the rest for the next call.
-        """
-        buffer = self._buffer
-        source: bytes | bytearray = data  # most of what comes is whole frames: they are copied once
-        if buffer:
-            buffer += data
-            source = buffer
-        at = 0
-        try:
-            while len(source) - at >= _HEADER_BYTES:
-                frame_type, body_at, end = self._header(source, at)
-                if len(source) < end:
-                    return
-                number = _NUMBER.unpack_from(source, at + _HEADER_BYTES)[0] if frame_type >= RELIABLE_FROM else 0
-                at = end
-                yield frame_type, number, _copied(source, body_at, end)
-        finally:
-            if source is buffer:
-                del buffer[:at]
-            else:
-                buffer += data[at:]
-
-    def _header(self, source: bytes | bytearray, at: int) -> tuple[FrameType, int, int]:
-        """Return type, start of the body and end of the frame that begins at `at`."""
-        type_number, size = _HEADER.unpack_from(source, at)
-        frame_type = _TYPES.get(type_number)
-        if frame_type is None:
-            raise BadFrameError(f"a frame of unknown type {type_number}")
-        if size > self.frame_bytes:
-            raise BadFrameError(f"a frame of {size} bytes, expected at most {self.frame_bytes}")
-        number_bytes = _NUMBER_BYTES if type_number >= RELIABLE_FROM else 0
-        if size < number_bytes:
-            raise BadFrameError(f"a frame of type {frame_type.name} without its number")
-        begins = at + _HEADER_BYTES
-        return frame_type, begins + number_bytes, begins + size
-
-
-def _copied(source: bytes | bytearray, begin: int, end: int) -> bytes:
-    """Copy a part once: a slice of a bytearray would be another one first."""
-    with memoryview(source) as view:
-        return bytes(view[begin:end])
 
 
 def encode(frame_type: FrameType, body: bytes, number: int = 0) -> bytes:

@@ -1,6 +1,6 @@
-"""One link to one incarnation of one peer, over whatever connection it has at the moment: numbers, acknowledgements, resend, evidence.
+"""One link to one incarnation of one peer, over whatever connection it has at the moment: acknowledgements, resend, evidence.
 
-Knows no HELLO and no dialling: `iothub/peers/links.py` says when a connection begins and ends.
+Knows no HELLO and no dialling: `iothub/peers/links.py` says when a connection begins and ends. `iothub/peers/numbered.py` has the numbered frames.
 """
 
 from __future__ import annotations
@@ -10,59 +10,33 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from iothub.base.clock import BootClock
-from iothub.base.errors import LocalProtocolError, UnavailableError
 from iothub.peers.cluster_clock import HubClock
-from iothub.peers.frames import (
-    BadFrameError,
-    FrameType,
-    ack_frame,
-    ack_of,
-    echo_frame,
-    echo_of,
-    encode,
-    number_frame,
-    number_of,
-)
+from iothub.peers.frames import BadFrameError, FrameType, ack_of, echo_frame, echo_of, number_frame, number_of
+from iothub.peers.numbered import NOT_DUE, Apply, NumberedFrames, do_nothing
 from iothub.peers.ports import LinkSettings, PeerId, Wire
 
 PING_S = 0.25
 SILENT_S = 2.0
 CLOCK_TRIP_S = 1.0  # an echo that took longer says too little about the other side's clock
-ACK_S = 0.02
-ACK_FRAMES = 256
-ACK_BYTES = 256 << 10
 MOST_OVERTAKING = (
     1024  # acknowledgements heard that have overtaken what is on its way; a later one is heard when there is room
 )
 
 _NS = 1_000_000_000
 _MS = 1000
-_NUMBER_BYTES = 8
 _NEVER = float("-inf")
-AT_ONCE, NOT_DUE = float("-inf"), float("inf")
-
-Apply: TypeAlias = Callable[[PeerId, FrameType, bytes], bool]
-"""Apply a frame of a peer, and say whether its acknowledgement is waited for. Raises BadFrameError."""
+AT_ONCE = float("-inf")
 
 OnAcknowledged: TypeAlias = Callable[[PeerId, int, int], None]
 """Take the last number that a peer has applied, and the last one before which all is applied here that it had sent by then."""
 
 
-def _gather_nothing() -> None:
-    """Messages are sent one by one."""
-
-
-class Link:
+class Link(NumberedFrames):
     """What is kept for one incarnation of a peer from its first HELLO until it is gone, also while it has no connection.
 
-    Invariants: own numbers are contiguous: those up to `_acknowledged` are forgotten, then come `_written`, then `_waiting`.
-    `applied` is the last number whose frame has been applied, and nothing above it was ever acknowledged: received is not applied.
-    A number is applied at most once, in order, over any number of connections. Frames with a number are written in a window,
-    so that pings and acknowledgements, which have none, never wait behind more than that; nothing here stops the reading.
-    So an acknowledgement overtakes frames. It says which was the last of them, and `on_acknowledged` hears of that, too, when that one is applied
-    here: what the peer sends from then on, it has sent knowing what was acknowledged, and nothing older follows. Each has its own last frame: what
-    the peer sends after one that was heard must not be taken for older because a later one has overtaken it, too.
-    `flush` sends what somebody gathers for the peer: whatever is announced goes behind it.
+    Invariants: an acknowledgement overtakes frames. It says which was the last of them, and `on_acknowledged` hears of that, too, when that one is
+    applied here: what the peer sends from then on, it has sent knowing what was acknowledged, and nothing older follows. Each has its own last
+    frame: what the peer sends after one that was heard must not be taken for older because a later one has overtaken it, too.
     `peer_clock`: as the last echo said that came soon; None: none has.
     """
 
@@ -75,41 +49,24 @@ class Link:
         apply: Apply,
         on_acknowledged: OnAcknowledged = lambda _peer, _applied, _arrived: None,
         tell_clock: Callable[[], HubClock] | None = None,
+        on_behind: Callable[[], None] = do_nothing,
     ) -> None:
         """`tell_clock`: this hub's, as Unix times, for echoes; None: the peer does not understand it, and does not say its own."""
-        self.peer = peer
-        self.applied = 0
+        super().__init__(peer, features, settings, clock, apply, on_behind)
         self.evidence = _NEVER
         self.round_trip_s: float | None = None
         self.peer_clock: HubClock | None = None
-        self.sent_bytes = 0
-        self.received_bytes = 0
         self.connections = 0
-        self.flush: Callable[[], None] = _gather_nothing
-        self._features = features
         self._settings = settings
-        self._clock = clock
-        self._apply = apply
         self._on_acknowledged = on_acknowledged
         self._tell_clock = tell_clock
-        self._wire: Wire | None = None
         self._begun = _NEVER  # of this connection
-        self._acknowledged = 0
         self._heard = (
             0  # the last acknowledgement; not HELLO's: the peer may route more before it says what that has overtaken
         )
         self._confirmed = 0  # the last acknowledgement that has overtaken nothing any more
-        self._overtook: deque[tuple[int, int]] = (
-            deque()
-        )  # acknowledgements heard, and the last frame that each has overtaken
+        # `_overtook`: acknowledgements heard, and the last frame that each has overtaken
         self._unheard: tuple[int, int] | None = None  # the newest one, while MOST_OVERTAKING wait
-        self._written: deque[bytes] = deque()
-        self._waiting: deque[bytes] = deque()
-        self._kept_bytes = 0
-        self._last_number = 0  # of the frame that was sent last
-        self._last_ack = 0  # sent over this connection
-        self._unanswered_bytes = 0  # applied since
-        self._ack_due = NOT_DUE
         self._first_ping_ns = self._last_ping_ns = 0
         self._ping_due = AT_ONCE
 
@@ -118,27 +75,9 @@ class Link:
         return self._wire is not None
 
     @property
-    def is_behind(self) -> bool:
-        """Tell whether frames wait for the connection to take more."""
-        return bool(self._waiting)
-
-    @property
     def is_clock_unknown(self) -> bool:
         """Tell whether the peer will say what time it is there, and has not yet."""
         return self._tell_clock is not None and self.peer_clock is None
-
-    @property
-    def unacknowledged_frames(self) -> int:
-        return len(self._written) + len(self._waiting)
-
-    @property
-    def unacknowledged_bytes(self) -> int:
-        return self._kept_bytes
-
-    @property
-    def load_bytes(self) -> int:
-        """What `link_bytes` bounds: unacknowledged plus unsent."""
-        return self._kept_bytes + (self._wire.unsent() if self._wire is not None else 0)
 
     def can_resume(self, applied_by_peer: int) -> bool:
         """Tell whether the peer can have applied this number last: not below what it acknowledged, not above what was sent."""
@@ -166,46 +105,9 @@ class Link:
         """Note that the connection is over; what is unacknowledged waits for the next one."""
         self._wire = None
 
-    def send(self, frame_type: FrameType, body: bytes) -> int:
-        """Return the frame's number. Raises UnavailableError and LocalProtocolError as `Links.send`."""
-        if frame_type not in self._features:
-            raise UnavailableError(f"peer {self.peer.node} does not understand {frame_type.name}; upgrade it")
-        if self._kept_bytes >= 2 * self._settings.link_bytes:
-            raise UnavailableError(f"link_full: {self._kept_bytes} bytes wait for peer {self.peer.node}")
-        return self._keep(frame_type, body)
-
-    def announce(self, frame_type: FrameType, body: bytes) -> int:
-        """Return the frame's number; 0: the peer does not know the type. Raises LocalProtocolError as `Links.announce`."""
-        self.flush()
-        return self._keep(frame_type, body) if frame_type in self._features else 0
-
-    def _keep(self, frame_type: FrameType, body: bytes) -> int:
-        if len(body) + _NUMBER_BYTES > self._settings.frame_bytes:
-            raise LocalProtocolError(f"a frame of {len(body)} bytes, expected at most {self._settings.frame_bytes}")
-        number = self._last_number = self._last_number + 1
-        data = encode(frame_type, body, number)
-        self._kept_bytes += len(data)
-        self._waiting.append(data)
-        self._write_waiting()
-        return number
-
-    def apply_frame(self, frame_type: FrameType, number: int, body: bytes) -> None:
-        """Take a frame of this connection that has a number. Raises BadFrameError."""
-        if number <= self.applied:
-            return  # was applied over an earlier connection
-        if number != self.applied + 1:
-            raise BadFrameError(f"frame {number}, expected {self.applied + 1}")
-        is_waited_for = self._apply(self.peer, frame_type, body)
-        if is_waited_for:
-            self.flush()
-        self.applied = number
-        if self._overtook and self._overtook[0][1] <= number:
-            self._confirm()
-        self._unanswered_bytes += len(body)
-        if is_waited_for or number - self._last_ack >= ACK_FRAMES or self._unanswered_bytes >= ACK_BYTES:
-            self._acknowledge()
-        elif self._ack_due == NOT_DUE:
-            self._ack_due = self._clock.boottime() + ACK_S
+    def end(self) -> None:
+        """The peer is gone, or this hub stops: nothing is kept from now on."""
+        self.is_over = True
 
     def take_frame(self, frame_type: FrameType, body: bytes) -> None:
         """Take a frame of this connection that has no number. Raises BadFrameError."""
@@ -245,13 +147,6 @@ class Link:
             self._acknowledge()
         self._write_waiting()
 
-    def _acknowledge(self) -> None:
-        self._ack_due = NOT_DUE
-        self._unanswered_bytes = 0
-        if self._wire is not None and self.applied > self._last_ack:
-            self._last_ack = self.applied
-            self._write(ack_frame(self.applied, self._last_number))
-
     def _note_acknowledgement(self, number: int, overtaken: int) -> None:
         if number > self._acknowledged + len(self._written):
             raise BadFrameError(f"frame {number} acknowledged, which was not sent over this connection")
@@ -273,13 +168,6 @@ class Link:
                 overtook.append(self._unheard)
             self._unheard = None
         self._on_acknowledged(self.peer, self._heard, self._confirmed)
-
-    def _forget_acknowledged(self, number: int) -> None:
-        """At the begin of a connection, `_waiting` may hold what was acknowledged by HELLO alone."""
-        while self._acknowledged < number:
-            frames = self._written or self._waiting
-            self._kept_bytes -= len(frames.popleft())
-            self._acknowledged += 1
 
     def _answer_ping(self, body: bytes) -> None:
         number = number_of(FrameType.PING, body)
@@ -309,18 +197,3 @@ class Link:
         self._ping_due = (now // PING_S + 1) * PING_S  # the same for every link: one tick sends all pings
         self._last_ping_ns = int(now * _NS)
         self._write(number_frame(FrameType.PING, self._last_ping_ns))
-
-    def _write_waiting(self) -> None:
-        wire = self._wire
-        if wire is None or not self._waiting:
-            return
-        while self._waiting and wire.unsent() < self._settings.window_bytes:
-            data = self._waiting.popleft()
-            self._written.append(data)
-            self.sent_bytes += len(data)
-            wire.write(data)
-
-    def _write(self, data: bytes) -> None:
-        if self._wire is not None:
-            self.sent_bytes += len(data)
-            self._wire.write(data)

@@ -17,7 +17,8 @@ from iothub.peers.cluster_clock import HubClock
 from iothub.peers.connection import Connection
 from iothub.peers.frames import BadFrameError, FrameType, Hello
 from iothub.peers.known_peer import KnownPeer
-from iothub.peers.link import NOT_DUE, Link, OnAcknowledged
+from iothub.peers.link import Link, OnAcknowledged
+from iothub.peers.numbered import NOT_DUE
 from iothub.peers.ports import (
     Dialer,
     Identity,
@@ -180,15 +181,10 @@ class Links:
         Raises UnavailableError: this incarnation was never linked, or is gone, or does not understand the type, or twice `link_bytes` wait
         for it. LocalProtocolError: the frame is too large.
         """
-        link = self._link(peer)
-        if link is None:
-            raise UnavailableError(f"no link to peer {peer.node}, incarnation {peer.incarnation}")
-        number = link.send(frame_type, body)
-        self._note_sent(link)
-        return number
+        return self.link_to(peer).send(frame_type, body)
 
     def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
-        """Send a reliable frame that must arrive: in the order of the calls, behind what `flush_first` names, however much waits.
+        """Send a reliable frame that must arrive: in the order of the calls, behind what `Link.flush` sends, however much waits.
 
         Returns its number as `send`. 0: the peer's HELLO does not name the type, so it is left out; or it was never linked, or is gone.
         Raises LocalProtocolError: the frame is too large.
@@ -196,19 +192,14 @@ class Links:
         link = self._link(peer)
         if link is None:
             return 0
-        number = link.announce(frame_type, body)
-        self._note_sent(link)
-        return number
+        return link.announce(frame_type, body)
 
-    def flush_first(self, peer: PeerId, flush: Callable[[], None]) -> None:
-        """Have what is gathered for a linked peer sent by `flush` before anything is announced to it."""
+    def link_to(self, peer: PeerId) -> Link:
+        """Return the link of a peer that was linked and is not gone: for who sends it much. It refuses everything once it is gone."""
         link = self._link(peer)
-        if link is not None:
-            link.flush = flush
-
-    @property
-    def batch_bytes(self) -> int:
-        return self._settings.batch_bytes
+        if link is None:
+            raise UnavailableError(f"no link to peer {peer.node}, incarnation {peer.incarnation}")
+        return link
 
     def up(self) -> tuple[PeerId, ...]:
         """Return the peers whose link is up."""
@@ -231,11 +222,9 @@ class Links:
         )
 
     def is_full(self, peer: PeerId) -> bool:
-        """Tell whether `link_bytes` wait for this peer: publishers whose messages it needs are not read any more."""
-        return self._load_bytes(peer) >= self._settings.link_bytes
-
-    def is_half_full(self, peer: PeerId) -> bool:
-        return 2 * self._load_bytes(peer) >= self._settings.link_bytes
+        """As `Link.is_full`; one that is not there is not."""
+        link = self._link(peer)
+        return link is not None and link.is_full()
 
     def needs_ticks(self) -> bool:
         """Tell whether anything can be due: a hub that is alone has no timer."""
@@ -243,13 +232,8 @@ class Links:
 
     def changed(self) -> None:
         """Say that `due` may have moved. Called by connections, and by what is called from outside here."""
-        if self.needs_ticks():
+        if self._peers or self._strangers:
             self._on_change()
-
-    def _note_sent(self, link: Link) -> None:
-        """What the connection has taken makes nothing due."""
-        if link.is_behind:
-            self.changed()
 
     def due(self) -> float:
         """Return when `tick` has something to do, if nothing changes; infinity: never."""
@@ -275,6 +259,8 @@ class Links:
                 if peer.is_up:
                     peer.connection.wire.write(frames.encode(FrameType.LEAVING, b""))
                 self._end(peer.connection, LinkClose.CLOSED, "")
+            if peer.link is not None:
+                peer.link.end()
         self._strangers.clear()
         self._peers.clear()
 
@@ -301,7 +287,14 @@ class Links:
         if link is None:
             tell = self._tell_clock if hello.protocol >= frames.CLOCK_PROTOCOL else None
             link = Link(
-                peer.id, frozenset(hello.features), self._settings, self._clock, self._apply, self._acknowledged, tell
+                peer.id,
+                frozenset(hello.features),
+                self._settings,
+                self._clock,
+                self._apply,
+                self._acknowledged,
+                tell,
+                self.changed,
             )
         if not link.can_resume(applied_by_peer):
             return self._refuse(connection, PeerRefusal.NUMBERS, f"frame {applied_by_peer} cannot be its last one")
@@ -422,6 +415,7 @@ class Links:
         frames_left, bytes_left = 0, 0
         if peer.link is not None:
             frames_left, bytes_left = peer.link.unacknowledged_frames, peer.link.unacknowledged_bytes
+            peer.link.end()
         self._observer.peer_gone(peer.id, frames_left, bytes_left)
         if peer.link is not None:
             for receiver in self._all_receivers():
@@ -514,10 +508,6 @@ class Links:
     def _link(self, peer: PeerId) -> Link | None:
         known = self._known(peer)
         return known.link if known is not None else None
-
-    def _load_bytes(self, peer: PeerId) -> int:
-        link = self._link(peer)
-        return link.load_bytes if link is not None else 0
 
     def _all_receivers(self) -> list[Receiver]:
         return list(dict.fromkeys(receiver for receiver, _ in self._receivers.values()))

@@ -33,7 +33,7 @@ class GroupLink(Protocol):
     id: PeerId
     batch_bytes: int
 
-    def flush_later(self) -> None:
+    def flush_more_later(self) -> None:
         """Call `PeerGroups.flush` when the turn ends, or before anything is announced."""
         ...
 
@@ -124,7 +124,7 @@ class PeerGroups:
         record = GroupPublish(number, group.name, group.filter, routed).encode()
         if len(self._batch) + len(record) > self._link.batch_bytes:
             self.flush()
-        self._link.flush_later()
+        self._link.flush_more_later()
         self._batch += record
         self._batched.append((tenant, message, number))
 

@@ -15,12 +15,13 @@ from iothub.base.reasons import Drop
 from iothub.engine.filters import split_share
 from iothub.engine.message import Message
 from iothub.engine.ports import ABSENT, CONGESTED, READY
-from iothub.engine.routed import RoutedBatch, decode_routed, encode_routed, tenant_of_routed
+from iothub.engine.routed import decode_routed, encode_routed, tenant_of_routed
 from iothub.engine.router import Group, Subscription
 from iothub.engine.state import Session, TenantPlane
 from iothub.engine.turn import Turn
 from iothub.peers.frames import BadFrameError, FrameType
 from iothub.peers.groups import Groups
+from iothub.peers.link_batch import LinkBatch
 from iothub.peers.peer_groups import PeerGroups
 from iothub.peers.ports import PeerId
 from iothub.peers.queued_frames import Receiver, records
@@ -31,44 +32,47 @@ ROUTE_TYPES = (FrameType.OPEN, FrameType.OPENED, FrameType.CLOSE, FrameType.ROUT
 Waiting = deque[tuple[int, Callable[[], None]]]
 
 
+class PeerLink(Protocol):
+    """A link as routes use it. Fulfilled by `iothub.peers.link`. `batch_bytes`: a larger message has a frame of its own."""
+
+    batch_bytes: int
+    flush: Callable[[], None]
+
+    def send(self, frame_type: FrameType, body: bytes) -> int: ...
+
+    def announce(self, frame_type: FrameType, body: bytes) -> int: ...
+
+    def is_full(self) -> bool: ...
+
+    def is_half_full(self) -> bool: ...
+
+
 class RouteLinks(Protocol):
-    """What routes ask of the links. Fulfilled by `iothub.peers.links`. `batch_bytes`: a larger message has a frame of its own."""
+    """What routes ask of the links. Fulfilled by `iothub.peers.links`."""
 
-    @property
-    def batch_bytes(self) -> int: ...
-
-    def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int: ...
-
-    def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int: ...
-
-    def flush_first(self, peer: PeerId, flush: Callable[[], None]) -> None: ...
-
-    def is_full(self, peer: PeerId) -> bool: ...
-
-    def is_half_full(self, peer: PeerId) -> bool: ...
+    def link_to(self, peer: PeerId) -> PeerLink: ...
 
 
-class RoutedPeer(RoutedBatch):
+class RoutedPeer(LinkBatch):
     """Another hub.
 
     Invariants: whatever anybody announces to it stands behind the messages that were routed before. `sessions` has those in the routers of
     tenants that are open here; each of them counts for `sinks` of its tenant while `is_full`.
     """
 
-    def __init__(self, peer: PeerId, links: RouteLinks, turn: Turn, groups: Groups) -> None:
-        super().__init__(turn, links.batch_bytes)
+    def __init__(self, peer: PeerId, link: PeerLink, turn: Turn, groups: Groups) -> None:
+        super().__init__(turn, link)
         self.id = peer
         self.groups = PeerGroups(groups, self)
         self.opened: set[int] = set()  # tenants that it has open
         self.sessions: dict[int, Session] = {}
-        self._links = links
         self._queued = bytearray()  # records of what was stored for sessions whose clients it has, until the turn ends
         self._announced = 0  # the link's number of what was announced last and is waited for
         self._applied = 0  # the link's number of what it has applied last
         self._arrived = 0  # the number at which all that it had sent before has arrived
         self._waiting: Waiting = deque()
         self._arriving: Waiting = deque()
-        links.flush_first(peer, self.flush)
+        link.flush = self.flush
 
     # --- messages
 
@@ -82,13 +86,16 @@ class RoutedPeer(RoutedBatch):
         for record in records(tenant.tenant_id, message, receivers, self.batch_bytes):
             if len(self._queued) + len(record) > self.batch_bytes:
                 self._flush_queued()
-            self.flush_later()
+            self.flush_more_later()
             self._queued += record
 
-    def flush(self) -> None:
-        """Fulfils the engine's `Peer`."""
-        self.is_flush_due = False
-        self.flush_messages()
+    def flush_more_later(self) -> None:
+        """Fulfils `GroupLink`."""
+        self.has_more = True
+        self.flush_later()
+
+    def flush_more(self) -> None:
+        """Fulfils `LinkBatch`."""
         self.groups.flush()
         if self._queued:
             self._flush_queued()
@@ -99,21 +106,8 @@ class RoutedPeer(RoutedBatch):
         body = bytes(self._queued)
         self._queued.clear()
         with suppress(UnavailableError, LocalProtocolError):
-            self._links.send(self.id, FrameType.QUEUED, body)
-        self._note_load()
-
-    def flush_messages(self) -> None:
-        """Fulfils `RoutedBatch`."""
-        body = self.take_records()
-        if not body:
-            return
-        try:
-            self._links.send(self.id, FrameType.PUBLISH, body)
-        except UnavailableError:
-            self._drop(body, Drop.LINK_FULL)
-        except LocalProtocolError:
-            self._drop(body, Drop.TOO_LARGE)
-        self._note_load()
+            self.link.send(FrameType.QUEUED, body)
+        self.note_load()
 
     def require_open(self, tenant_id: int) -> None:
         """Raises BadFrameError: it speaks of a tenant that it has not open."""
@@ -133,15 +127,11 @@ class RoutedPeer(RoutedBatch):
 
     def send_frame(self, frame_type: FrameType, body: bytes) -> None:
         """Fulfils `GroupLink`."""
-        self._links.send(self.id, frame_type, body)
-        self._note_load()
+        self.link.send(frame_type, body)
+        self.note_load()
 
-    def _note_load(self) -> None:
-        self.is_half_full = self._links.is_half_full(self.id)
-        if self.is_half_full and not self.is_full and self._links.is_full(self.id):
-            self._set_full(True)
-
-    def _drop(self, body: bytes, reason: Drop) -> None:
+    def drop(self, body: bytes, reason: Drop) -> None:
+        """Fulfils `LinkBatch`."""
         at = 0
         while at < len(body):
             tenant_id = tenant_of_routed(body, at)
@@ -154,7 +144,8 @@ class RoutedPeer(RoutedBatch):
                 for message in dropped:
                     self.turn.drop(session.tenant, message.publisher, reason, 1)
 
-    def _set_full(self, is_full: bool) -> None:
+    def set_full(self, is_full: bool) -> None:
+        """Fulfils `LinkBatch`."""
         if is_full != self.is_full:
             self.is_full = is_full
             for session in self.sessions.values():
@@ -196,7 +187,7 @@ class RoutedPeer(RoutedBatch):
 
     def announce(self, frame_type: FrameType, body: bytes) -> None:
         """Send what must arrive."""
-        number = self._links.announce(self.id, frame_type, body)
+        number = self.link.announce(frame_type, body)
         if number and frame_type in ROUTE_TYPES:
             self._announced = number
 
@@ -204,7 +195,7 @@ class RoutedPeer(RoutedBatch):
         """Announce what need not arrive; False: the link takes no more."""
         self.flush()
         try:
-            self._links.send(self.id, frame_type, body)
+            self.link.send(frame_type, body)
         except UnavailableError:
             return False
         return True
@@ -226,9 +217,9 @@ class RoutedPeer(RoutedBatch):
     def acknowledged(self, applied: int, arrived: int) -> None:
         """It has applied the link's frames up to the first number, and nothing comes that it sent before it applied the second one."""
         self._applied, self._arrived = applied, arrived
-        self.is_half_full = self.is_half_full and self._links.is_half_full(self.id)
-        if self.is_full and not self._links.is_full(self.id):
-            self._set_full(False)
+        self.is_half_full = self.is_half_full and self.link.is_half_full()
+        if self.is_full and not self.link.is_full():
+            self.set_full(False)
         _call_back(self._waiting, applied)
         _call_back(self._arriving, arrived)
 

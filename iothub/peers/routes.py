@@ -29,6 +29,7 @@ from iothub.peers.frames import BadFrameError, FrameType
 from iothub.peers.group_frames import GroupCongested, GroupNumbers, GroupPublish, decode_group_publishes
 from iothub.peers.groups import Groups
 from iothub.peers.known import OwnPlace
+from iothub.peers.link_batch import read_messages
 from iothub.peers.options import Change, OptionChange, Pair, TenantOptions
 from iothub.peers.places import NOWHERE, Offsets, joined
 from iothub.peers.ports import PeerId
@@ -143,7 +144,7 @@ class Routes:
 
     def peer_up(self, peer: PeerId) -> None:
         """Fulfils `Receiver`: announce to a new peer every tenant that is open here."""
-        added = RoutedPeer(peer, self._links, self._plane.turn, self._groups)
+        added = RoutedPeer(peer, self._links.link_to(peer), self._plane.turn, self._groups)
         self._peers[peer] = self._at_node[peer.node] = added
         for here in list(self._tenants.values()):
             if not here.is_served:
@@ -307,22 +308,8 @@ class Routes:
 
     def _take_messages(self, sender: RoutedPeer, body: bytes) -> None:
         """Nothing of a frame is delivered that cannot be read to its end: it comes again."""
-        if not body:
-            raise BadFrameError("a PUBLISH without a message")
-        arrived: list[tuple[TenantPlane, list[Message]]] = []
-        at = 0
-        while at < len(body):
-            tenant_id = tenant_of_routed(body, at)
-            sender.require_open(tenant_id)
-            here = self._tenants.get(tenant_id)
-            messages: list[Message] = []
-            sessions, known = ({}, {}) if here is None else (here.tenant.sessions.awake, here.tenant.router.cache.young)
-            at = decode_routed(body, at, tenant_id, sessions, known, messages)
-            if at < 0:
-                raise BadFrameError(f"a PUBLISH of tenant {tenant_id} that cannot be read")
-            if here is not None:  # else its last client has left since
-                arrived.append((here.tenant, messages))
-        for tenant, messages in arrived:
+        for here, messages in read_messages(body, sender.opened, self._tenants):
+            tenant: TenantPlane = here.tenant
             if tenant.changing is not None:
                 tenant.changing.arriving(sender.id, self._place_of(sender.id))
             if tenant.routing is not None:

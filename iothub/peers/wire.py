@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """A link's connection on the message plane: a client of its channel, as an engine connection is, and the `Wire` of a link.
 
 Knows no frame, no peer's state and neither twin. It has no packet to wait for before it may be read: its channel reads it at full size from its
@@ -28,21 +29,6 @@ class PeerConnection:
 
     Invariants: the owner gets no bytes after `close`; it hears `lost` once, and nothing after it.
     """
-
-    __slots__ = (
-        "_channel",
-        "_is_closed",
-        "_is_heard",
-        "_on_refused",
-        "_owner",
-        "_tls",
-        "address",
-        "certified_node",
-        "out",
-        "partial",
-        "session",
-        "tenant",
-    )
 
     def __init__(
         self, channel: Channel, address: str, tls: LinkTls | None, on_refused: Callable[[str], None] | None = None

@@ -40,7 +40,6 @@ STATE_THAT_BEGINS_AS_NONE = {
     ("iothub.peers.dialing", "_Dial", "_channel"): "the socket, once it is connected",
     ("iothub.peers.directory", "Directory", "_view"): "which hubs there are, none while this one is alone",
     ("iothub.peers.directory_owner", "DirectoryOwner", "_view"): "the same",
-    ("iothub.peers.link", "Link", "_wire"): "the connection of the moment, which comes and goes",
     ("iothub.peers.will_copies", "WillCopies", "_view"): "which hubs there are, none before there was another one",
     ("iothub.peers.wire", "PeerConnection", "_owner"): "who hears of it, until it is lost; both are made in one call",
     ("iothub_services.auth.change_watermark", "ChangeWatermark", "_looked_at"): "a time",

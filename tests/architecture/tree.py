@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 COMPILED = (
     "iothub.engine",
+    "iothub.peers",
     "iothub_services",
     "iothub_services.hbase",
     "iothub_services.queues",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from iothub.peers import frames
-from iothub.peers.frames import RELIABLE_FROM, BadFrameError, FrameDecoder, FrameType, Hello
+from iothub.peers.frames import RELIABLE_FROM, BadFrameError, FrameType, Hello
+from iothub.peers.framing import FrameDecoder
 
 FRAME_BYTES = 4096
 _HELLO = Hello(1, "an installation", 1, 7, "hub-1", "0.1.0", (64, 65), (3, 12)).encode()
@@ -30,8 +31,9 @@ def _frames(pieces: Sequence[bytes]) -> tuple[list[_Frame], bool]:
     decoder, found = FrameDecoder(FRAME_BYTES), list[_Frame]()
     try:
         for piece in pieces:
-            for frame in decoder.feed(piece):
-                found.append(frame)
+            decoder.add(piece)
+            while decoder.cut():
+                found.append((decoder.frame_type, decoder.number, decoder.body))
             assert len(decoder._buffer) <= FRAME_BYTES + 5
     except BadFrameError:
         return found, True

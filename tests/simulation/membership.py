@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from iothub.engine.message import Message
 from iothub.engine.routed import decode_routed, tenant_of_routed
 from iothub.peers.frames import FrameType
-from iothub.peers.link import SILENT_S
+from iothub.peers.link import SILENT_S, Link
 from iothub.peers.membership import CUT_OFF, CUT_OFF_S, EVICTED, JOINING, UP, Change, Look, MemberRow, Membership
 from iothub.peers.ports import PeerAddress, PeerId
 from iothub.testing.engine import Client, packets, publish
@@ -346,12 +346,11 @@ class _RecordedLinks:
 
     def __init__(self, clients: MemberClients, hub: SimHub) -> None:
         self._clients, self._hub = clients, hub
-        self.is_full, self.is_half_full = hub.links.is_full, hub.links.is_half_full
-        self.announce, self.flush_first = hub.links.announce, hub.links.flush_first
-        self.batch_bytes = hub.links.batch_bytes
-        self.announce, self.flush_first = hub.links.announce, hub.links.flush_first
 
-    def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
+    def link_to(self, peer: PeerId) -> _RecordedLink:
+        return _RecordedLink(self, self._hub.links.link_to(peer))
+
+    def note(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
         if frame_type == FrameType.PUBLISH:
             messages: list[Message] = []
             at = 0
@@ -359,7 +358,27 @@ class _RecordedLinks:
                 at = decode_routed(body, at, tenant_of_routed(body, at), {}, {}, messages)
             for message in messages:
                 self._clients.note_routed(int(message.payload.split(b" ")[0]), peer)
-        return self._hub.links.send(peer, frame_type, body)
+
+
+class _RecordedLink:
+    """One of them."""
+
+    def __init__(self, links: _RecordedLinks, link: Link) -> None:
+        self._links, self._link = links, link
+        self.batch_bytes = link.batch_bytes
+        self.is_full, self.is_half_full, self.announce = link.is_full, link.is_half_full, link.announce
+
+    @property
+    def flush(self) -> Callable[[], None]:
+        return self._link.flush
+
+    @flush.setter
+    def flush(self, flush: Callable[[], None]) -> None:
+        self._link.flush = flush
+
+    def send(self, frame_type: FrameType, body: bytes) -> int:
+        self._links.note(self._link.peer, frame_type, body)
+        return self._link.send(frame_type, body)
 
 
 class MemberClients(Clients):

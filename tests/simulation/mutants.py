@@ -14,8 +14,9 @@ from iothub.base.reasons import LinkClose
 from iothub.peers.connection import Connection
 from iothub.peers.frames import BadFrameError, FrameType, Hello, encode
 from iothub.peers.known_peer import KnownPeer
-from iothub.peers.link import ACK_S, Link
+from iothub.peers.link import Link
 from iothub.peers.links import Links
+from iothub.peers.numbered import ACK_S, NumberedFrames, do_nothing
 from iothub.peers.ports import PeerId, Wire
 from tests.simulation.world import SimWire
 
@@ -103,6 +104,15 @@ def _send_any(link: Any, frame_type: FrameType, body: bytes) -> None:
 def _is_readable_unless_full(wire: Any) -> bool:
     link = wire.owner.link if isinstance(wire.owner, Connection) else None
     return _is_readable(wire) and (link is None or link.load_bytes < link._settings.link_bytes)
+
+
+def announce_first(link: Any, frame_type: FrameType, body: bytes) -> int:
+    """Announce before what is gathered for the peer."""
+    flush, link.flush = link.flush, do_nothing
+    try:
+        return NumberedFrames.announce(link, frame_type, body)
+    finally:
+        link.flush = flush
 
 
 _LINK, _LINKS = "iothub.peers.link.Link", "iothub.peers.links.Links"

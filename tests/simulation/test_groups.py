@@ -81,7 +81,7 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
     "what is returned is not chosen anew": {f"{_GROUPS}.take_none": _drop_returned},
     "the rest of a session is not returned": {"iothub.peers.peer_groups.Arrival.returned": _forget_rest},
     "nobody is held back by a full link": {
-        f"{_PEER}._set_full": lambda *_: None,
+        f"{_PEER}.set_full": lambda *_: None,
         f"{_GROUPS}._note_not_sent": _drop_not_sent,
     },
 }

@@ -11,6 +11,7 @@ from iothub.peers.announced import Announced
 from iothub.peers.routed_peer import RoutedPeer
 from iothub.peers.routes import Routes
 from tests.simulation.mutants import MUTANTS as OF_LINKS
+from tests.simulation.mutants import announce_first
 from tests.simulation.shown import require_shown
 from tests.simulation.suites import first_fault
 
@@ -26,7 +27,7 @@ _ROUTES, _PEER = "iothub.peers.routes.Routes", "iothub.peers.routed_peer.RoutedP
 
 
 def _announce_nothing_to_new(routes: Any, peer: Any) -> None:
-    routes._peers[peer] = RoutedPeer(peer, routes._links, routes._plane.turn, routes._groups)
+    routes._peers[peer] = RoutedPeer(peer, routes._links.link_to(peer), routes._plane.turn, routes._groups)
 
 
 def _forget_at_once(announced: Any, topic_filter: bytes, before: int, now: int) -> None:
@@ -54,9 +55,9 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
     "a hub that was never linked is not waited for": {f"{_ROUTES}.open_tenant": _wait_for_linked_only},
     "nothing is announced to a new peer": {f"{_ROUTES}.peer_up": _announce_nothing_to_new},
     "a hub that is gone is waited for": {f"{_ROUTES}.peer_gone": lambda *_: None},
-    "announced before the messages of the turn": {"iothub.peers.links.Links.flush_first": lambda *_: None},
+    "announced before the messages of the turn": {"iothub.peers.link.Link.announce": announce_first},
     "messages wait for the next turn": {f"{_PEER}.flush": lambda *_: None},
-    "nobody is held back by a full link": {f"{_PEER}._set_full": lambda *_: None},
+    "nobody is held back by a full link": {f"{_PEER}.set_full": lambda *_: None},
 }
 
 

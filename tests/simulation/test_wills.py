@@ -12,6 +12,7 @@ import pytest
 from iothub.peers.ports import PeerId
 from iothub.peers.view import View
 from iothub.peers.will_copies import WillCopies
+from tests.simulation.mutants import announce_first
 from tests.simulation.shown import require_shown
 from tests.simulation.suites import first_fault
 
@@ -80,7 +81,7 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
     "the Will of the next connection is dropped with the one before": {f"{_COPIES}.drop": _drop_any},
     "a drop is not sent": {f"{_COPIES}._drop_at": lambda *_: None},
     "a drop is not applied": {f"{_COPIES}.frame": _drop_none},
-    "a drop goes before the Will": {"iothub.peers.links.Links.flush_first": lambda *_: None},
+    "a drop goes before the Will": {"iothub.peers.link.Link.announce": announce_first},
 }
 
 

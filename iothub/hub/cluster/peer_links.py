@@ -28,7 +28,7 @@ from iothub.peers.certificates import Credentials, LinkFiles
 from iothub.peers.cluster_clock import ClusterClock
 from iothub.peers.dialing import Dialler
 from iothub.peers.frames import FrameType
-from iothub.peers.link import CLOCK_TRIP_S, OnAcknowledged
+from iothub.peers.link import CLOCK_TRIP_S, Link, OnAcknowledged
 from iothub.peers.links import Links
 from iothub.peers.listening import LinkAcceptor, open_listening
 from iothub.peers.membership import JOINING, MemberLinks
@@ -217,10 +217,6 @@ class PeerLinks:
     # --- what others ask
 
     @property
-    def batch_bytes(self) -> int:
-        return self._settings.batch_bytes
-
-    @property
     def me(self) -> PeerId:
         """This hub, since `begin`."""
         if self._me is None:
@@ -229,18 +225,17 @@ class PeerLinks:
 
     def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
         """As `Links.send`. Raises UnavailableError."""
-        if self._links is None:
-            raise UnavailableError("this hub has no links now: it starts or stops")
-        return self._links.send(peer, frame_type, body)
+        return self.link_to(peer).send(frame_type, body)
 
     def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
         """As `Links.announce`. Nothing while this hub starts or stops."""
         return 0 if self._links is None else self._links.announce(peer, frame_type, body)
 
-    def flush_first(self, peer: PeerId, flush: Callable[[], None]) -> None:
-        """As `Links.flush_first`."""
-        if self._links is not None:
-            self._links.flush_first(peer, flush)
+    def link_to(self, peer: PeerId) -> Link:
+        """As `Links.link_to`. Raises UnavailableError."""
+        if self._links is None:
+            raise UnavailableError("this hub has no links now: it starts or stops")
+        return self._links.link_to(peer)
 
     def linked(self) -> tuple[PeerId, ...]:
         """As `Links.linked`."""
@@ -251,9 +246,6 @@ class PeerLinks:
 
     def is_full(self, peer: PeerId) -> bool:
         return self._links is not None and self._links.is_full(peer)
-
-    def is_half_full(self, peer: PeerId) -> bool:
-        return self._links is not None and self._links.is_half_full(peer)
 
     def unlinked(self) -> bool:
         """Tell whether there is a hub that is waited for, and has no link."""

@@ -37,7 +37,7 @@ class TestedLinks:
         self.closed: set[PeerId] = set()
         self.sent: list[tuple[PeerId, FrameType, bytes]] = []
         self.receivers: dict[FrameType, Receiver] = {}
-        self._flushes: dict[PeerId, Callable[[], None]] = {}
+        self._links: dict[PeerId, TestedLink] = {}
 
     def register(self, types: Iterable[FrameType], receiver: Receiver) -> None:
         """Give frames of these types to somebody else than the routes."""
@@ -50,25 +50,43 @@ class TestedLinks:
         return self._net.put(self._me, peer, frame_type, body)
 
     def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
-        if peer in self._flushes:
-            self._flushes[peer]()
+        if peer in self._links:
+            self._links[peer].flush()
         self.sent.append((peer, frame_type, body))
         return self._net.put(self._me, peer, frame_type, body)
 
-    def flush_first(self, peer: PeerId, flush: Callable[[], None]) -> None:
-        self._flushes[peer] = flush
-
-    def is_full(self, peer: PeerId) -> bool:
-        return peer in self.full
-
-    def is_half_full(self, peer: PeerId) -> bool:
-        return peer in self.half_full or peer in self.full
+    def link_to(self, peer: PeerId) -> TestedLink:
+        return self._links.setdefault(peer, TestedLink(self, peer))
 
     def types(self, peer: PeerId | None = None) -> list[FrameType]:
         """What was sent since the last call, to this peer or to all."""
         types = [frame_type for to, frame_type, _ in self.sent if peer in (None, to)]
         self.sent.clear()
         return types
+
+
+class TestedLink:
+    """Fulfils `PeerLink`: one of them."""
+
+    __test__ = False
+
+    def __init__(self, links: TestedLinks, peer: PeerId) -> None:
+        self._links = links
+        self._peer = peer
+        self.batch_bytes = links.batch_bytes
+        self.flush: Callable[[], None] = lambda: None
+
+    def send(self, frame_type: FrameType, body: bytes) -> int:
+        return self._links.send(self._peer, frame_type, body)
+
+    def announce(self, frame_type: FrameType, body: bytes) -> int:
+        return self._links.announce(self._peer, frame_type, body)
+
+    def is_full(self) -> bool:
+        return self._peer in self._links.full
+
+    def is_half_full(self) -> bool:
+        return self._peer in self._links.half_full or self.is_full()
 
 
 class LinkedHub(Protocol):

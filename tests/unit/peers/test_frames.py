@@ -6,7 +6,9 @@ import msgpack
 import pytest
 
 from iothub.peers import frames
-from iothub.peers.frames import BadFrameError, FrameDecoder, FrameType, Hello
+from iothub.peers.frames import BadFrameError, FrameType, Hello
+from iothub.peers.framing import FrameDecoder
+from tests.support.in_process.cut_frames import cut_frames
 
 HELLO = Hello(1, "an installation", 3, 9, "hub-3", "0.1.0", (64, 65), (4, 17))
 FIELDS = {name: getattr(HELLO, name) for name in Hello.__slots__}
@@ -17,7 +19,7 @@ def test_frames_come_out_as_they_went_in_byte_by_byte() -> None:
     data = frames.encode(FrameType.REQUEST, b"body", 7) + frames.ack_frame(6, 9)
     decoder = FrameDecoder(100)
 
-    found = [frame for byte in data for frame in decoder.feed(bytes((byte,)))]
+    found = [frame for byte in data for frame in cut_frames(decoder, bytes((byte,)))]
 
     assert found == [
         (FrameType.REQUEST, 7, b"body"),
@@ -29,9 +31,21 @@ def test_reading_that_stops_half_way_goes_on_with_the_next_frame() -> None:
     decoder = FrameDecoder(100)
     data = frames.encode(FrameType.ROWS, b"a", 1) + frames.encode(FrameType.ROWS, b"b", 2)
 
-    first = next(decoder.feed(data))
+    decoder.add(data)
+    assert decoder.cut()
+    first = decoder.frame_type, decoder.number, decoder.body
 
-    assert [first, *decoder.feed(b"")] == [(FrameType.ROWS, 1, b"a"), (FrameType.ROWS, 2, b"b")]
+    assert [first, *cut_frames(decoder, data[:3])] == [(FrameType.ROWS, 1, b"a"), (FrameType.ROWS, 2, b"b")]
+    assert cut_frames(decoder, data[3 : len(data) // 2]) == [(FrameType.ROWS, 1, b"a")]
+
+
+def test_a_number_that_no_frame_can_have_is_refused() -> None:
+    """As a C number it would be another one."""
+    data = frames.encode(FrameType.ROWS, b"a", frames.MAX_NUMBER)
+    assert cut_frames(FrameDecoder(100), data) == [(FrameType.ROWS, frames.MAX_NUMBER, b"a")]
+
+    with pytest.raises(BadFrameError, match="expected a number of at most"):
+        cut_frames(FrameDecoder(100), frames.encode(FrameType.ROWS, b"a", frames.MAX_NUMBER + 1))
 
 
 @pytest.mark.parametrize(
@@ -46,20 +60,20 @@ def test_reading_that_stops_half_way_goes_on_with_the_next_frame() -> None:
 )
 def test_bytes_that_are_no_frame_are_refused(data: bytes) -> None:
     with pytest.raises(BadFrameError, match="a frame of"):
-        list(FrameDecoder(100).feed(data))
+        cut_frames(FrameDecoder(100), data)
 
 
 def test_frame_that_is_too_large_is_refused_by_its_header() -> None:
     """Nothing of it is waited for."""
     with pytest.raises(BadFrameError, match="101 bytes, expected at most 100"):
-        list(FrameDecoder(100).feed(b"\x01\x00\x00\x00\x65"))
+        cut_frames(FrameDecoder(100), b"\x01\x00\x00\x00\x65")
 
 
 @pytest.mark.parametrize("knows", [None, (4, 17)])
 def test_hello_comes_out_as_it_went_in(knows: tuple[int, int] | None) -> None:
     hello = Hello(1, "an installation", 3, 9, "hub-3", "0.1.0", (64, 65), knows)
 
-    ((frame_type, number, body),) = FrameDecoder(frames.HELLO_BYTES).feed(hello.encode())
+    ((frame_type, number, body),) = cut_frames(FrameDecoder(frames.HELLO_BYTES), hello.encode())
 
     assert (frame_type, number, Hello.decode(body)) == (FrameType.HELLO, 0, hello)
 
@@ -116,7 +130,7 @@ def test_texts_and_lists_of_a_body_are_bounded() -> None:
 
 
 def test_refusal_says_its_reason_and_no_more_text_than_fits() -> None:
-    ((_, _, body),) = FrameDecoder(frames.HELLO_BYTES).feed(frames.refused_frame("gone", "x" * 600))
+    ((_, _, body),) = cut_frames(FrameDecoder(frames.HELLO_BYTES), frames.refused_frame("gone", "x" * 600))
 
     assert frames.refusal_of(body) == ("gone", "x" * 500)
 

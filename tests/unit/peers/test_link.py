@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from iothub.base.errors import LocalProtocolError, UnavailableError
 from iothub.base.reasons import LinkClose
 from iothub.peers import frames
-from iothub.peers.frames import FrameDecoder, FrameType
+from iothub.peers.frames import FrameType
+from iothub.peers.framing import FrameDecoder
 from iothub.testing.clock import ManualClock
+from tests.support.in_process.cut_frames import cut_frames
 from tests.support.in_process.paired_wires import LinkedHub, OneEnd, linked, settle
 
 REQUEST, ROWS, ANSWER = FrameType.REQUEST, FrameType.ROWS, FrameType.ANSWER
@@ -19,7 +23,7 @@ def written(end: OneEnd) -> list[tuple[FrameType, int]]:
     data, end.written = end.written, b""
     return [
         (each, frames.ack_of(body)[0] if each == FrameType.ACK else number)
-        for each, number, body in FrameDecoder(1 << 20).feed(data)
+        for each, number, body in cut_frames(FrameDecoder(1 << 20), data)
     ]
 
 
@@ -96,7 +100,7 @@ def test_acknowledgement_says_which_frames_it_overtakes() -> None:
     one.links.send(two.id, ANSWER, b"a")
     settle((mine, theirs))
 
-    *_, (_, _, body) = FrameDecoder(1 << 20).feed(theirs.written)
+    *_, (_, _, body) = cut_frames(FrameDecoder(1 << 20), theirs.written)
     assert frames.ack_of(body) == (1, 2)
 
 
@@ -304,7 +308,7 @@ def test_link_says_that_it_is_half_full_and_full_and_then_refuses() -> None:
     said = []
     for _ in range(20):
         one.links.send(two.id, REQUEST, bytes(87))  # 100 bytes with header and number
-        said.append((one.links.is_half_full(two.id), one.links.is_full(two.id)))
+        said.append((one.links.link_to(two.id).is_half_full(), one.links.is_full(two.id)))
 
     assert said == [(False, False)] * 2 + [(True, False)] * 2 + [(True, True)] * 16
     assert one.links.status()[0].unacknowledged_bytes == 2000
@@ -352,7 +356,7 @@ def test_what_is_gathered_for_a_peer_goes_before_what_is_announced() -> None:
         while gathered:
             one.links.send(two.id, REQUEST, gathered.pop())
 
-    one.links.flush_first(two.id, flush)
+    one.links.link_to(two.id).flush = flush
     one.links.announce(two.id, ANSWER, b"after it")
     settle((mine, theirs))
 
@@ -372,11 +376,14 @@ def test_announced_type_that_the_peer_does_not_name_is_left_out() -> None:
 
 def test_nothing_is_announced_to_a_peer_that_is_not_there() -> None:
     one, two, _, _ = linked(ManualClock())
+    link = one.links.link_to(two.id)
     one.links.drop(two.id)
 
-    one.links.flush_first(two.id, pytest.fail)
-
-    assert one.links.announce(two.id, REQUEST, b"") == 0
+    assert one.links.announce(two.id, REQUEST, b"") == link.announce(REQUEST, b"") == 0
+    for refuses in (link.send, partial(one.links.send, two.id)):
+        with pytest.raises(UnavailableError, match="no link to peer 2, incarnation 1"):
+            refuses(REQUEST, b"")
+    assert link.unacknowledged_frames == 0
 
 
 def test_evidence_is_as_old_as_the_sending_of_the_ping() -> None:

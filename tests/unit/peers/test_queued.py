@@ -220,7 +220,7 @@ def test_position_goes_alone_where_the_message_would_cost_too_much(is_large: boo
     publisher = one.client("p")
     if not is_large:
         one.links.half_full.add(TWO)
-        one.routes.peer(TWO)._note_load()  # type: ignore[union-attr]
+        one.routes.peer(TWO).note_load()  # type: ignore[union-attr]
 
     publisher.send(publish(b"a", payload, 1, 1))
     one.store.commit_all()

@@ -18,7 +18,7 @@ from iothub.testing.engine import Bench
 PEER = PeerId(2, 1)
 
 
-class Links:
+class Link:
     """Takes frames, or raises `fault`."""
 
     batch_bytes = 1000
@@ -29,33 +29,30 @@ class Links:
         self.has_room = True
         self.flush: Callable[[], None] = lambda: None
 
-    def flush_first(self, _peer: PeerId, flush: Callable[[], None]) -> None:
-        self.flush = flush
-
-    def announce(self, _peer: PeerId, frame_type: FrameType, body: bytes) -> int:
+    def announce(self, frame_type: FrameType, body: bytes) -> int:
         self.flush()
         self.sent.append((frame_type, body))
         return 10 * len(self.sent)
 
-    def send(self, _peer: PeerId, frame_type: FrameType, body: bytes) -> int:
+    def send(self, frame_type: FrameType, body: bytes) -> int:
         if self.fault is not None:
             raise self.fault
         self.sent.append((frame_type, body))
         return 10 * len(self.sent)
 
-    def is_full(self, _peer: PeerId) -> bool:
+    def is_full(self) -> bool:
         return not self.has_room
 
-    def is_half_full(self, peer: PeerId) -> bool:
-        return self.is_full(peer)
+    def is_half_full(self) -> bool:
+        return self.is_full()
 
 
 class Scenario:
     def __init__(self) -> None:
-        self.links = Links()
+        self.link = Link()
         self.bench = Bench()
         groups = Groups(self.bench.plane, lambda call: call())
-        self.peer = RoutedPeer(PEER, self.links, self.bench.plane.turn, groups)
+        self.peer = RoutedPeer(PEER, self.link, self.bench.plane.turn, groups)
         self.tenant = self.bench.tenant
 
     def send(self, tenant: TenantPlane, *messages: Message) -> None:
@@ -89,7 +86,7 @@ def test_a_message_that_a_link_does_not_take_is_dropped_by_name() -> None:
     scenario.peer.subscribe(scenario.tenant, b"#", EVERYTHING)
 
     for fault in (UnavailableError("full"), LocalProtocolError("too large")):
-        scenario.links.fault = fault
+        scenario.link.fault = fault
         scenario.send(scenario.tenant, Message(b"a", b"", 1), Message(b"b", b"", 1))
 
     assert scenario.bench.observer.drops == [(Drop.LINK_FULL, 1)] * 2 + [(Drop.TOO_LARGE, 1)] * 2
@@ -102,17 +99,17 @@ def test_messages_go_before_what_is_announced_after_them() -> None:
     scenario.peer.send(scenario.tenant, Message(b"a", b""))
     scenario.peer.announce(FrameType.CLOSE, b"1")
     scenario.peer.send(scenario.tenant, Message(b"a", b""))
-    scenario.links.announce(PEER, FrameType.WILL, b"2")
+    scenario.link.announce(FrameType.WILL, b"2")
     scenario.bench.plane.end_batch()
 
-    sent = [frame_type for frame_type, _ in scenario.links.sent]
+    sent = [frame_type for frame_type, _ in scenario.link.sent]
     assert sent == [FrameType.PUBLISH, FrameType.CLOSE, FrameType.PUBLISH, FrameType.WILL]
 
 
 def test_what_waits_for_the_end_of_a_batch_is_dropped_by_name_when_the_hub_goes() -> None:
     scenario = Scenario()
     scenario.peer.subscribe(scenario.tenant, b"#", EVERYTHING)
-    scenario.links.fault = UnavailableError("gone")
+    scenario.link.fault = UnavailableError("gone")
 
     scenario.peer.send(scenario.tenant, Message(b"a", b"", 1))
     scenario.peer.end()
@@ -126,14 +123,14 @@ def test_a_tenant_that_gets_routes_while_the_link_is_full_is_held_back_too() -> 
     scenario = Scenario()
     tenants = [TenantPlane(number, "t") for number in range(3)]
     scenario.peer.subscribe(tenants[0], b"a", EVERYTHING)
-    scenario.links.has_room = False
+    scenario.link.has_room = False
 
     scenario.send(tenants[0], Message(b"a", b"", 1))
     for tenant in tenants[1:]:
         scenario.peer.subscribe(tenant, b"a", EVERYTHING)
     full = [tenant.sinks for tenant in tenants]
     scenario.peer.leave(2)
-    scenario.links.has_room = True
+    scenario.link.has_room = True
     scenario.peer.acknowledged(0, 0)
 
     assert (full, [tenant.sinks for tenant in tenants]) == ([1, 1, 1], [0, 0, 0])

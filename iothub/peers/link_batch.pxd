@@ -1,0 +1,25 @@
+cimport cython
+
+from iothub.engine.routed cimport RoutedBatch, decode_routed, tenant_of_routed
+from iothub.engine.state cimport TenantPlane
+
+cdef object _PUBLISH
+
+
+cdef class LinkBatch(RoutedBatch):
+    cdef public object link
+    cdef public bint has_more
+
+    cpdef object flush(self)
+    cpdef object flush_more(self)
+    @cython.locals(body=bytes)
+    cpdef object flush_messages(self)
+    cpdef object note_load(self)
+    cpdef object drop(self, bytes body, object reason)
+    cpdef object set_full(self, bint is_full)
+
+
+@cython.locals(
+    at=Py_ssize_t, size=Py_ssize_t, tenant_id="long long", arrived=list, messages=list, tenant=TenantPlane,
+)
+cpdef list read_messages(bytes body, set opened, dict tenants)
