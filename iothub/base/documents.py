@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from iothub.base.errors import ConfigError
@@ -19,6 +19,8 @@ MOST_LEVELS = 32  # of lists and objects in each other; an alias can be inside o
 MOST_TIMES = 4  # so many times the characters of a file of YAML, or
 SOME_CHARACTERS = 1 << 20  # so many, are read of it with its aliases: a few lines can stand for billions
 
+_SHOWN = 64  # characters of a name in a place
+_PERHAPS_HALF = re.compile(r"\\(u|U0000)[dD][89a-fA-F]|[\ud800-\udfff]")
 _TOO_DEEP = f"expected at most {MOST_LEVELS} lists and objects in each other"
 _TAG = "tag:yaml.org,2002:"
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -33,12 +35,16 @@ class NotJsonError(ConfigError):
 
 def read_json(content: bytes) -> object:
     """Return what JSON says. Raises ConfigError: a name is twice in one object, or a text has half of a character; NotJsonError."""
-    return _require_characters(_read_json(content))
-
-
-def _read_json(content: bytes | str) -> object:
     try:
-        return json.loads(content, object_pairs_hook=_once)
+        text = content.decode(json.detect_encoding(content), "surrogatepass")
+    except ValueError as error:
+        raise NotJsonError(f"expected JSON: {error}") from None
+    return _require_characters(_read_json(text.removeprefix("\ufeff")), text)
+
+
+def _read_json(text: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise NotJsonError(f"expected JSON: {error}") from None
 
@@ -59,36 +65,41 @@ def read_document(content: bytes, most_yaml_bytes: int = MOST_YAML_BYTES) -> obj
             ):  # else it may be YAML, which has such lists and objects, too, and the line of a name given twice
                 raise
         else:
-            return _require_characters(found)
+            return _require_characters(found, text)
     if not is_small:
         raise ConfigError(
             f"expected at most {most_yaml_bytes >> 20} MiB of YAML: write it as JSON, which may be larger"
         )
-    return _require_characters(_read_yaml(text))
+    return _require_characters(_read_yaml(text), text)
 
 
-def _require_characters(document: object) -> object:
-    """Return it, or raise ConfigError: an escape can spell out half of a character, and no store can write that."""
-    try:
-        json.dumps(document, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        place = next(_halves(document, ""), "")
-        raise ConfigError(f"`{clean(place)}` has half of a character (a lone surrogate)") from None
+def _require_characters(document: object, text: str) -> object:
+    """Return what a text says, or raise ConfigError: an escape can spell out half of a character, and no store can write that."""
+    if _PERHAPS_HALF.search(text) is not None:  # pairs of them are whole characters
+        place = _half_in(_require_levels(document))
+        if place is not None:
+            raise ConfigError(f"`{clean(place.lstrip('.'))}` has half of a character (a lone surrogate)")
     return document
 
 
-def _halves(found: object, place: str) -> Iterator[str]:
-    """Give the places of texts that have half of a character."""
-    if isinstance(found, dict):
+def _half_in(found: object) -> str | None:
+    """Return where a text has half of a character: `.name[3]`, from here on; None: nowhere."""
+    if isinstance(found, str):
+        try:
+            found.encode()
+        except UnicodeEncodeError:
+            return ""
+    elif isinstance(found, dict):
         for name, each in found.items():
-            inner = f"{place}.{name}" if place else name
-            yield from (inner for _ in _halves(name, inner))
-            yield from _halves(each, inner)
+            inner = _half_in(each) if _half_in(name) is None else ""
+            if inner is not None:
+                return f".{name[:_SHOWN]}{inner}"
     elif isinstance(found, list):
         for number, each in enumerate(found):
-            yield from _halves(each, f"{place}[{number}]")
-    elif isinstance(found, str) and any("\ud800" <= mark <= "\udfff" for mark in found):
-        yield place
+            inner = _half_in(each)
+            if inner is not None:
+                return f"[{number}]{inner}"
+    return None
 
 
 def _require_levels(document: object) -> object:

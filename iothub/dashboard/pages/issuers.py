@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 
 from nicegui import ui
 
+from iothub.base.documents import read_json
+from iothub.base.errors import ConfigError
 from iothub.dashboard import dialogs, parts
 from iothub.dashboard.api import Json, part
 from iothub.dashboard.frame import TENANT, View, page
@@ -172,9 +173,9 @@ def _body(given: Json) -> Json | None:
     body: Json = {"leeway_s": float(given["leeway_s"] or 0)}
     if given["kind"] == "jwks":
         try:
-            found = json.loads(given["key"])
-        except ValueError as error:
-            parts.notify(f"The key set is not JSON: {error}", "negative")
+            found = read_json(str(given["key"]).encode("utf-8", "surrogatepass"))
+        except ConfigError as error:
+            parts.notify(f"The key set is not taken: {error}", "negative")
             return None
         if not isinstance(found, dict):
             parts.notify("The key set is not a JSON object.", "negative")

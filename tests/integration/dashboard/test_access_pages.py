@@ -85,7 +85,7 @@ def test_token_issuer_is_added_changed_and_removed(served: Dashboard) -> None:
     choose(page, "Key", "a JSON Web Key Set")
     fill(page, "Key itself", "{")
     press(page, "Add")
-    notified(page, "The key set is not JSON")
+    notified(page, "The key set is not taken: expected JSON")
     choose(page, "Key", "a shared secret")
     fill(page, "Shared secret", "x" * 40)
     fill(page, "Audience (aud)", "iothub")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 
 import pytest
@@ -118,6 +119,26 @@ def test_half_of_a_character_is_refused_with_its_place(
         read(content)
 
     assert not isinstance(refused.value, NotJsonError)
+
+
+def test_looking_for_half_of_a_character_takes_no_longer_than_reading() -> None:
+    """Whoever may send a megabyte must not keep others waiting for more: no place is made of what is whole."""
+    content = json.dumps({"x" * 500_000: [1] * 150_000 + ["\ud800"]}).encode()
+    began = time.process_time()
+    json.loads(content)
+    read_s = time.process_time() - began
+
+    with pytest.raises(ConfigError, match=r"xxx\[150000\]` has half of a character"):
+        read_json(content)
+
+    assert time.process_time() - began < 1 + 50 * read_s
+
+
+@pytest.mark.parametrize("content", ["\U0001f600", "\ud83d\ude00", r"\ud83d\ude00", "\\\\ud800"])
+def test_whole_characters_are_read(content: str) -> None:
+    document = json.dumps({"a": [content]})
+
+    assert read_json(document.encode()) == read_document(document.encode()) == json.loads(document)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"a: 1", b"[" * 100_000, b"\xff", b"{'a': 1}"])
