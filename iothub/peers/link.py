@@ -106,8 +106,14 @@ class Link(NumberedFrames):
         self._wire = None
 
     def end(self) -> None:
-        """The peer is gone, or this hub stops: nothing is kept from now on."""
+        """The peer is gone, or this hub stops: nothing is kept from now on, whoever still has this link."""
         self.is_over = True
+        self._wire = None
+        self.flush = do_nothing
+        self._written.clear()
+        self._waiting.clear()
+        self._overtook.clear()
+        self._kept_bytes = 0
 
     def take_frame(self, frame_type: FrameType, body: bytes) -> None:
         """Take a frame of this connection that has no number. Raises BadFrameError."""

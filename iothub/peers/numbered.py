@@ -111,10 +111,10 @@ class NumberedFrames:
         """Return the frame's number. Raises UnavailableError and LocalProtocolError as `Links.send`."""
         if frame_type not in self._features:
             raise UnavailableError(f"peer {self.peer.node} does not understand {frame_type.name}; upgrade it")
-        if self._kept_bytes >= 2 * self._link_bytes:
-            raise UnavailableError(f"link_full: {self._kept_bytes} bytes wait for peer {self.peer.node}")
         if self.is_over:
             raise UnavailableError(f"no link to peer {self.peer.node}, incarnation {self.peer.incarnation}")
+        if self._kept_bytes >= 2 * self._link_bytes:
+            raise UnavailableError(f"link_full: {self._kept_bytes} bytes wait for peer {self.peer.node}")
         return self._keep(frame_type, body)
 
     def announce(self, frame_type: FrameType, body: bytes) -> int:

@@ -472,3 +472,35 @@ def test_clock_of_a_linked_hub_is_unknown_before_its_first_echo() -> None:
 
     assert one.links.up() == (two.id,)
     assert (one.links.clocks(), one.links.are_clocks_known()) == ({}, False)
+
+
+def test_link_that_is_over_keeps_nothing_for_whoever_still_has_it() -> None:
+    """A peer that is gone with a full link must not cost its bytes until the garbage collector comes."""
+    clock = ManualClock()
+    one, two, _, _ = linked(clock)
+    link = one.links.link_to(two.id)
+    flushed: list[str] = []
+    link.flush = partial(flushed.append, "flushed")
+    for _ in range(3):
+        one.links.send(two.id, REQUEST, bytes(500))
+    assert link.unacknowledged_bytes > 1_500
+
+    one.links.drop(two.id)
+
+    assert (link.unacknowledged_bytes, link.unacknowledged_frames, link.load_bytes) == (0, 0, 0)
+    assert (link.is_full(), link.is_up) == (False, False)
+    assert link.announce(REQUEST, b"x") == 0
+    with pytest.raises(UnavailableError, match="no link to peer"):
+        link.send(REQUEST, b"x")
+    assert (flushed, link.unacknowledged_bytes) == ([], 0)
+
+
+def test_links_of_a_hub_that_stops_are_over() -> None:
+    one, two, _, _ = linked(ManualClock())
+    link = one.links.link_to(two.id)
+
+    one.links.close()
+
+    assert (link.announce(REQUEST, b"x"), link.unacknowledged_bytes) == (0, 0)
+    with pytest.raises(UnavailableError, match="no link to peer"):
+        link.send(REQUEST, b"x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from iothub.base.reasons import LinkClose, PeerRefusal
 from iothub.peers.frames import HELLO_BYTES, PROTOCOL, FrameType, Hello, number_frame
 from iothub.peers.links import STRANGERS
 from iothub.peers.ports import PeerId
+from iothub.peers.ticking import TICK_S
 from iothub.testing.clock import ManualClock
 from tests.support.in_process.paired_wires import LinkedHub, OneEnd, linked, settle
 
@@ -386,11 +388,23 @@ def test_links_ask_for_nothing_but_their_pings_and_echoes_while_nothing_is_sent(
     assert 75 <= two.ticks <= 81
 
 
+def until_idle(clock: ManualClock, hubs: Sequence[LinkedHub], ends: Sequence[OneEnd]) -> None:
+    """Have nothing due but pings: HELLO has asked for a tick."""
+    for _ in range(4):
+        clock.advance(0.01)
+        for hub in hubs:
+            hub.tick_if_due()
+        settle(ends)
+    assert all(hub.ticking.at > clock.boottime() + TICK_S for hub in hubs)
+
+
 def test_acknowledgement_is_asked_for_when_the_frame_is_applied() -> None:
     clock = ManualClock()
     one, two, mine, theirs = linked(clock)
+    until_idle(clock, (one, two), (mine, theirs))
     one.links.send(two.id, REQUEST, b"a")
     settle((mine, theirs))
+    assert two.ticking.at <= clock.boottime() + TICK_S
 
     clock.advance(0.02)
     two.tick_if_due()
@@ -403,11 +417,7 @@ def test_nothing_is_asked_for_when_a_frame_is_sent_that_the_connection_has_taken
     """Until the pings are due; the other hub asks for its acknowledgement."""
     clock = ManualClock()
     one, two, mine, theirs = linked(clock)
-    for _ in range(4):
-        clock.advance(0.01)
-        for hub in (one, two):
-            hub.tick_if_due()
-        settle((mine, theirs))
+    until_idle(clock, (one, two), (mine, theirs))
     due = one.ticking.at
 
     one.links.send(two.id, REQUEST, b"a")
@@ -419,10 +429,12 @@ def test_nothing_is_asked_for_when_a_frame_is_sent_that_the_connection_has_taken
 def test_what_waits_for_room_is_written_without_an_acknowledgement() -> None:
     """The kernel took what was before it, and the other side is late with its word."""
     clock = ManualClock()
-    one, two, mine, _ = linked(clock, window_bytes=100)
+    one, two, mine, theirs = linked(clock, window_bytes=100)
+    until_idle(clock, (one, two), (mine, theirs))
     mine.taken = False
     for body in (b"a" * 100, b"b"):
         one.links.send(two.id, REQUEST, body)
+    assert one.ticking.at <= clock.boottime() + TICK_S
     written_before = mine.written
     mine.taken, mine._unsent = True, 0
 
