@@ -42,7 +42,7 @@ from iothub.peers.view import Key, View
 
 DIRECTORY_TYPES = tuple(BODIES)
 TURN_KEYS = 2_000
-"""Keys that are noted or sent in one turn."""
+"""Keys that are noted or sent in one turn, and as many that are swept."""
 
 OnHeld = Callable[[float | None], None]
 """Gets the seconds since another hub may last have written about the key to the session log; None: another hub has it, and is not disturbed."""
@@ -386,7 +386,7 @@ class Directory:
             self._note_clients()
         elif self._owed:
             self._send_entries()
-        if self._owner.sweep():
+        if self._owner.sweep(self._turn_keys):
             self._have_turn()
         self._apply_own()
 

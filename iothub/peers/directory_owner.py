@@ -27,7 +27,6 @@ REMEMBERED_S = (
 
 _INDEX_BITS = 16
 _INDEX = (1 << _INDEX_BITS) - 1
-SWEPT_SLOTS = 64  # in one turn: a millisecond, if there are 100,000 keys
 
 Send = Callable[[PeerId, DirectoryFrame], None]
 
@@ -88,15 +87,15 @@ class _Holders:
             for slot in slots:
                 self._keys.remove(slot, lambda packed: packed & _INDEX == index)
 
-    def sweep(self) -> bool:
-        """Give back memory of what was dropped, in a few slots. Whether there is more to do."""
-        end = min(self._next_slot + SWEPT_SLOTS, SLOTS)
-        for slot in range(self._next_slot, end):
-            self._keys.remove(slot, lambda packed: packed & _INDEX in self._dropped)
-        self._next_slot = end
-        if end == SLOTS:
+    def sweep(self, keys: int) -> bool:
+        """Give back memory of what was dropped: look at so many keys, or at those of one slot. Whether there is more to do."""
+        left = keys
+        while self._next_slot < SLOTS and left > 0:
+            left -= self._keys.remove(self._next_slot, lambda packed: packed & _INDEX in self._dropped)
+            self._next_slot += 1
+        if self._next_slot == SLOTS:
             self._dropped.clear()
-        return end < SLOTS
+        return self._next_slot < SLOTS
 
     def _unpacked(self, packed: int) -> tuple[PeerId, int] | None:
         peer = self._peers.get(packed & _INDEX)
@@ -232,9 +231,9 @@ class DirectoryOwner:
         self._written.note_all(self._now())
         self._judge()
 
-    def sweep(self) -> bool:
-        """Give back memory of what hubs had that are gone or say anew what they have. Whether there is more to do, in another turn."""
-        return self._holders.sweep()
+    def sweep(self, keys: int) -> bool:
+        """Give back memory of what hubs had that are gone or say anew what they have; look at so many keys. Whether there is more to do."""
+        return self._holders.sweep(keys)
 
     def stand_alone(self) -> None:
         """This hub is alone: it asks nobody, and answers nobody. What other hubs had is kept until they are gone."""

@@ -64,15 +64,17 @@ class PackedKeys:
         """Return the keys of a slot with their numbers."""
         return [(_key(name), int(number, 16)) for block in self._slots[slot] for name, number in _entries(block)]
 
-    def remove(self, slot: int, is_removed: Callable[[int], bool]) -> None:
-        """Forget the keys of a slot whose numbers are to be removed."""
-        left = []
+    def remove(self, slot: int, is_removed: Callable[[int], bool]) -> int:
+        """Forget the keys of a slot whose numbers are to be removed; return how many there were, with the others."""
+        left, found = [], 0
         for block in self._slots[slot]:
             entries = _entries(block)
             kept = [(name, number) for name, number in entries if not is_removed(int(number, 16))]
+            found += len(entries)
             self._count -= len(entries) - len(kept)
             left.append(_joined(kept))
         self._slots[slot] = tuple(left)
+        return found
 
     def clear(self) -> None:
         """Forget all."""
