@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 
 from iothub.config.sections import Sql
 
-LOCK_TRIES = 4  # of a transaction that finds the lock of all writers taken
-
 
 @dataclass(frozen=True, slots=True)
 class SqlBounds:
@@ -18,17 +16,22 @@ class SqlBounds:
         connect_timeout_s: Until a new connection is there.
         timeout_s: Until a statement is answered, lock included; the socket is given up a little later.
         recycle_s: A connection that is older is replaced before it is used again.
+        lock_tries: How often a transaction waits `timeout_s` for the lock of all writers.
     """
 
     connections: int = 8
     connect_timeout_s: float = 5.0
     timeout_s: float = 5.0
     recycle_s: float = 1800.0
+    lock_tries: int = 4
 
     def within(self, seconds: float) -> SqlBounds:
         """Return the same for somebody who waits no longer than that."""
         return replace(
-            self, connect_timeout_s=min(self.connect_timeout_s, seconds), timeout_s=min(self.timeout_s, seconds)
+            self,
+            connect_timeout_s=min(self.connect_timeout_s, seconds),
+            timeout_s=min(self.timeout_s, seconds),
+            lock_tries=1,
         )
 
     @property
@@ -38,8 +41,8 @@ class SqlBounds:
 
     @property
     def paused_s(self) -> float:
-        """Until the server takes a transaction, with its locks, from a process that is paused. `LOCK_TRIES` waits for a lock are longer."""
-        return (LOCK_TRIES - 1) * self.timeout_s
+        """Until the server takes a transaction, with its locks, from a process that is paused: by default, four waits for a lock are longer."""
+        return 3 * self.timeout_s
 
     @property
     def socket_s(self) -> float:

@@ -74,10 +74,10 @@ def connect(tls: Tls | None, dialect: Any, _record: Any, positional: Any, option
 
 def prepare(bounds: SqlBounds, connection: Any, _entry: Any) -> None:
     """Give a new session its limits. What a mode of the server's would cut off silently is an error."""
-    limit_s = max(1, round(bounds.timeout_s))
+    limit_s = max(1, int(bounds.timeout_s))
     if "MariaDB" in getattr(connection, "server_version", ""):
-        longest_s, paused_s = max(limit_s, bounds.statement_s), max(1, round(bounds.paused_s))
-        own = f"max_statement_time = {longest_s}, idle_transaction_timeout = {paused_s}"
+        longest_s = max(limit_s + 0.5, bounds.statement_s)
+        own = f"max_statement_time = {longest_s}, idle_transaction_timeout = {3 * limit_s}"
     else:  # what counters would issue next is not to be a day old
         own = f"max_execution_time = {limit_s * 1000}, information_schema_stats_expiry = 0"
     mode = "sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')"

@@ -26,7 +26,7 @@ from iothub_services.auth.port import TenantState
 from iothub_services.probing import Advice, Probe, probe_by
 from iothub_services.sqlite.database import explain
 from iothub_tenants.accounts import audit_rows, tables
-from iothub_tenants.accounts.bounds import LOCK_TRIES, SqlBounds
+from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.database import WRITE, create_file, file_of, open_engine, read_options
 from iothub_tenants.accounts.gate import ADVICE, Gate, GoneError, NotAskedError, RefusedError
 from iothub_tenants.accounts.servers import cause_of, is_gone, is_of_sqlite, is_refused, may_be_repeated
@@ -174,6 +174,7 @@ class AccountStore:
             raise ConfigError(f"there is no accounts database at {path}: run `iothub init` first")
         self.engine: Engine = open_engine(url, bounds)
         self.is_on_server = self.engine.dialect.name != "sqlite"
+        self._lock_tries = bounds.lock_tries
         self._gate = Gate(clock)
         self._was_let_in = False
         self._reading = self.engine.execution_options(**read_options(self.engine))
@@ -250,8 +251,8 @@ class AccountStore:
             yield self._begin_when_free(stack)
 
     def _begin_when_free(self, stack: ExitStack) -> tuple[Connection, int]:
-        """Nothing was done before the lock is there, so it may be done again, until whoever is paused with the lock has lost it."""
-        for _ in range(LOCK_TRIES - 1):
+        """Nothing was done before the lock is there, so it may be done again. MySQL alone takes no lock from a process that is paused."""
+        for _ in range(self._lock_tries - 1):
             try:
                 return self._begin(stack)
             except DBAPIError as error:
