@@ -449,9 +449,9 @@ WORKERS = _gauge(
 CLUSTER_PEERS = _gauge("iothub_cluster_peers", "Other hubs whose link is up.", merge=Merge.MIN)
 CLUSTER_MEMBERS = _gauge(
     "iothub_cluster_members",
-    "Hubs by state, this one among them, as `iothub cluster status` has it: joining, up, draining, down (not linked), refused, gone, left.",
+    "Hubs by state, this one among them, as one hub sees them: joining, up, draining, down (not linked), refused, gone, left.",
     ("state",),
-    (("up",), ("down",), ("refused",), ("gone",)),
+    (("joining",), ("up",), ("draining",), ("down",), ("refused",), ("gone",), ("left",)),
     merge=Merge.MAX,
 )
 CLOCK_OFFSET = _gauge(

@@ -141,3 +141,31 @@ def test_attempt_says_who_asks(make_harness: Callable[..., Harness]) -> None:
     (attempt,) = seen
     assert (attempt.tenant, attempt.device, attempt.client_id, attempt.secret) == ("acme", "dev1", "c", b"secret")
     assert (attempt.peer, attempt.listener, attempt.method) == ("192.0.2.1:4711", "tcp", "")
+
+
+def test_memory_proves_nobody_whom_a_plug_in_refuses(make_harness: Callable[..., Harness]) -> None:
+    """The plug-in is asked at each CONNECT, also for a device whose secret is remembered as right."""
+    opinions: list[bool | None] = [None, False]
+    harness = make_harness(hooks=plugged(authenticate=lambda _attempt: opinions.pop(0)))
+
+    codes = []
+    for number in range(2):
+        client = harness.open_connection()
+        client.send(client.connect_bytes(f"c{number}", "acme/dev1", b"secret"))
+        codes.append(client.expect(CONNACK).code)
+
+    assert codes == [0, 0x87]
+
+
+def test_memory_proves_nobody_who_uses_an_authentication_method(make_harness: Callable[..., Harness]) -> None:
+    opinions: list[bool | None] = [None, False]
+    harness = make_harness(hooks=plugged(authenticate=lambda _attempt: opinions.pop(0)))
+    known = harness.open_connection()
+    known.send(known.connect_bytes("c1", "acme/dev1", b"secret"))
+    assert known.expect(CONNACK).code == 0
+
+    client = harness.open_connection()
+    props: Properties = [(names.AUTH_METHOD, METHOD), (names.AUTH_DATA, b"dev1")]
+    client.send(client.connect_bytes("c2", "acme/dev1", b"secret", props=props))
+
+    assert client.expect(CONNACK).code == 0x87
