@@ -33,6 +33,7 @@ from tests.simulation.routed import TAIL_S, Clients, Routing
 from tests.simulation.simulation import Check, Simulation, ViolationError
 
 if TYPE_CHECKING:
+    from iothub.peers.link import Link
     from tests.simulation.hub import SimHub
 
 TENANT = 1
@@ -290,14 +291,20 @@ class Retainers(Clients):
 
     def __init__(self, hub: SimHub, keeping: Keeping) -> None:
         self._store = SimStore(hub, keeping)
-        send = hub.links.send
+        link_to = hub.links.link_to
 
-        def send_or_refuse(peer: PeerId, frame_type: FrameType, body: bytes) -> int:
+        def refusing_link_to(peer: PeerId) -> Link:
+            link = link_to(peer)
+            if "send" not in vars(link):
+                vars(link)["send"] = partial(send_or_refuse, link.send)
+            return link
+
+        def send_or_refuse(send: Callable[[FrameType, bytes], int], frame_type: FrameType, body: bytes) -> int:
             if frame_type == FrameType.RETAINED and hub.world.rng.random() < REFUSED:
                 raise UnavailableError("twice link_bytes wait")
-            return send(peer, frame_type, body)
+            return send(frame_type, body)
 
-        hub.links.send = send_or_refuse  # type: ignore[method-assign]
+        hub.links.link_to = refusing_link_to  # type: ignore[method-assign]
         super().__init__(hub, Routing(), Bench(store=self._store))
         self._keeping = keeping
         self._peers = RetainedPeers(self._routes)
