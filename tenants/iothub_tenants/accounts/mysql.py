@@ -7,7 +7,7 @@ so they get a context that is made here.
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy.engine import URL
@@ -74,15 +74,14 @@ def connect(tls: Tls | None, dialect: Any, _record: Any, positional: Any, option
 
 def prepare(bounds: SqlBounds, connection: Any, _entry: Any) -> None:
     """Give a new session its limits. What a mode of the server's would cut off silently is an error."""
-    limit_s = max(1, int(bounds.timeout_s))
+    whole = replace(bounds, timeout_s=max(1, int(bounds.timeout_s)))  # seconds, as the server counts
     if "MariaDB" in getattr(connection, "server_version", ""):
-        longest_s = max(limit_s + 0.5, bounds.statement_s)
-        own = f"max_statement_time = {longest_s}, idle_transaction_timeout = {3 * limit_s}"
+        own = f"max_statement_time = {whole.statement_s}, idle_transaction_timeout = {whole.paused_s}"
     else:  # what counters would issue next is not to be a day old
-        own = f"max_execution_time = {limit_s * 1000}, information_schema_stats_expiry = 0"
+        own = f"max_execution_time = {whole.timeout_s * 1000}, information_schema_stats_expiry = 0"
     mode = "sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')"
     with connection.cursor() as cursor:
-        cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {limit_s}, {own}, {mode}")
+        cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {whole.timeout_s}, {own}, {mode}")
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
