@@ -120,16 +120,22 @@ def test_a_hub_that_is_alone_sends_no_further_entries() -> None:
     assert (one.sent, net.soon) == ([], [])
 
 
-def test_what_a_hub_had_is_free_at_once_when_it_is_gone_and_its_memory_later() -> None:
-    """However much it was, no turn is long."""
+def of_one_at_three() -> tuple[Net, list[Key]]:
+    """Return three hubs, and the keys of five clients of the first one that the third one owns."""
     net = Net(ONE, TWO, THREE, turn_keys=2)
-    one, two, three = net.hubs.values()
-    keys = connected(one, THREE, 5)
-    for hub in (one, two, three):
+    keys = connected(net.hubs[ONE], THREE, 5)
+    for hub in net.hubs.values():
         hub.see(*ALL)
     while net.soon:
         net.turn()
-    assert len(three.directory.owned) == 5
+    assert len(net.hubs[THREE].directory.owned) == 5
+    return net, keys
+
+
+def test_what_a_hub_had_is_free_at_once_when_it_is_gone_and_its_memory_later() -> None:
+    """However much it was, no turn is long."""
+    net, keys = of_one_at_three()
+    three = net.hubs[THREE]
 
     three.directory.peer_gone(ONE)
 
@@ -144,13 +150,8 @@ def test_what_a_hub_had_is_free_at_once_when_it_is_gone_and_its_memory_later() -
 
 
 def test_memory_of_a_hub_that_was_gone_is_not_taken_for_that_of_another() -> None:
-    net = Net(ONE, TWO, THREE, turn_keys=2)
-    one, two, three = net.hubs.values()
-    keys = connected(one, THREE, 5)
-    for hub in (one, two, three):
-        hub.see(*ALL)
-    while net.soon:
-        net.turn()
+    net, keys = of_one_at_three()
+    _, two, three = net.hubs.values()
 
     three.directory.peer_gone(ONE)
     two.see(TWO, THREE)
