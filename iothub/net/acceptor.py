@@ -74,8 +74,7 @@ class Acceptor:
 
     def accepted(self, channel: Channel, ip: str, port: int) -> bool:
         """Let a client in, or answer False: the twin closes the socket and nothing remembers it."""
-        if ":" in ip:
-            ip = plain_ip(ip)
+        ip = plain_ip(ip)
         refused = self.gate.enter(ip, has_handshake=self._has_filters)
         if refused is not None:
             self._report(ip, port, refused)

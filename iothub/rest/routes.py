@@ -91,7 +91,10 @@ def _scoped(scope: Scope) -> Callable[[Request, Caller], Any]:
         caller.require(scope, request.path_params.get("tenant"))
         body = bytes(request.scope.get("iothub.body", b""))
         if not request.headers.get("content-type", "").startswith("text/csv"):
-            await run_in_threadpool(_require_strict, body) if len(body) > _SMALL_BYTES else _require_strict(body)
+            if len(body) <= _SMALL_BYTES:
+                _require_strict(body)
+            else:
+                await run_in_threadpool(_require_strict, body)
         known = request.app.state.queries[request.scope["route"].operation_id]
         for name in request.query_params:
             if name not in known:

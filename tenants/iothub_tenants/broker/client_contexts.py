@@ -77,7 +77,7 @@ class ClientContext:
     def attach(self, session: Session, login: Authenticated) -> None:
         """The client has its session."""
         self.session = session
-        self.device, self.token = login.device, login.token
+        self.prove(login)
 
     def prove(self, login: Authenticated) -> None:
         """Keep who the client is."""

@@ -25,7 +25,7 @@ from iothub.base.reasons import Drop, EventLoss, Reason
 from iothub.base.units import Rate
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
-from iothub.engine.state import Session
+from iothub.engine.state import Session, TenantPlane
 from iothub.engine.turn import PAUSES_PUBLISHERS
 from iothub.records.events import Event, EventType
 from iothub.records.tenant_events import PLATFORM_KINDS, EventKind, Fact, TenantEvent, encode_body
@@ -147,7 +147,7 @@ class EventTopics:
         """An event of a session is on its way to the log."""
         kind = _KINDS.get(event.type.word)
         broker = None if kind is None else self._brokers.present(event.tenant_id)
-        if kind is not None and broker is not None and self._is_watched(broker):
+        if kind is not None and broker is not None and self._is_watched(broker.plane):
             self._take(broker, _shown(kind, broker, event))
 
     def connect_refused(self, client: Client, reason: Reason, rule: str) -> None:
@@ -184,9 +184,7 @@ class EventTopics:
     def disconnected(self, session: Session, reason: Reason) -> None:
         """Fulfils `TenantEvents`. Not from the log, which has no end of a transient session."""
         tenant = session.tenant
-        if not tenant.router.hub_filters and not self._sink.has(tenant.tenant_id):
-            return  # as for nearly every tenant
-        broker = self._brokers.present(tenant.tenant_id)
+        broker = self._brokers.present(tenant.tenant_id) if self._is_watched(tenant) else None
         if broker is not None:
             facts: dict[str, Fact] = {"client": session.client_id, "device": session.device}
             facts |= {"reason": reason.word, "code": reason.code}
@@ -227,7 +225,7 @@ class EventTopics:
                 self._later(0.0, self._open_next)
 
     def _take_made(self, broker: TenantBroker | None, make: MakeEvent) -> None:
-        event = make(broker) if broker is None or self._is_watched(broker) else None
+        event = make(broker) if broker is None or self._is_watched(broker.plane) else None
         if event is not None:
             self._take(broker, event)
 
@@ -242,7 +240,7 @@ class EventTopics:
 
     async def summarise(self) -> None:
         """Publish what was counted since the last time: drops, refusals by quota, quotas nearly used up, events that were left out."""
-        watched = {broker.tenant_id: broker for broker in self._brokers if self._is_watched(broker)}
+        watched = {broker.tenant_id: broker for broker in self._brokers if self._is_watched(broker.plane)}
         for tenant_id in self._seen.keys() - watched.keys():
             del self._seen[tenant_id]
         left_out, self._left_out = self._left_out, {}
@@ -263,8 +261,8 @@ class EventTopics:
         self._later(0.0, lambda: pause.callback(None))
         return pause
 
-    def _is_watched(self, broker: TenantBroker) -> bool:
-        return broker.plane.router.hub_filters > 0 or self._sink.has(broker.tenant_id)
+    def _is_watched(self, tenant: TenantPlane) -> bool:
+        return tenant.router.hub_filters > 0 or self._sink.has(tenant.tenant_id)
 
     def _summarise_tenant(self, broker: TenantBroker, losses: Counter[EventLoss]) -> None:
         tenant_id, now_ms = broker.tenant_id, self._now_ms()
