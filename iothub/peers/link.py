@@ -105,16 +105,6 @@ class Link(NumberedFrames):
         """Note that the connection is over; what is unacknowledged waits for the next one."""
         self._wire = None
 
-    def end(self) -> None:
-        """The peer is gone, or this hub stops: nothing is kept from now on, whoever still has this link."""
-        self.is_over = True
-        self._wire = None
-        self.flush = do_nothing
-        self._written.clear()
-        self._waiting.clear()
-        self._overtook.clear()
-        self._kept_bytes = 0
-
     def take_frame(self, frame_type: FrameType, body: bytes) -> None:
         """Take a frame of this connection that has no number. Raises BadFrameError."""
         if frame_type == FrameType.PING:

@@ -105,6 +105,16 @@ class NumberedFrames:
     def _load(self) -> int:
         return self._kept_bytes + (self._wire.unsent() if self._wire is not None else 0)
 
+    def end(self) -> None:
+        """The peer is gone, or this hub stops: nothing is kept from now on, whoever still has this link."""
+        self.is_over = True
+        self._wire = None
+        self.flush = do_nothing
+        self._written.clear()
+        self._waiting.clear()
+        self._overtook.clear()
+        self._kept_bytes = 0
+
     # --- what is sent
 
     def send(self, frame_type: FrameType, body: bytes) -> int:
