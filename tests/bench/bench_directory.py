@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import quantiles
@@ -21,9 +21,9 @@ from iothub.base.clock import SystemClock
 from iothub.peers.directory import Directory
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
-from iothub.peers.view import Key, View
+from iothub.peers.view import View
 from iothub.testing.reactor_thread import ReactorThread
-from tests.support.in_process.directories_on_sockets import DirectoryHub, linked_hubs
+from tests.support.in_process.directories_on_sockets import DirectoryHub, SetOfClients, linked_hubs
 
 _TAKE_OVERS = 500
 _STORM = 5_000
@@ -90,14 +90,14 @@ def _view_change(hubs: Sequence[DirectoryHub]) -> float:
     return perf_counter() - began
 
 
-class _Bare:
-    """A directory without links: what it sends waits in a queue for its turn at the other one. Fulfils `Announcer` and `Clients`."""
+class _Bare(SetOfClients):
+    """A directory without links: what it sends waits in a queue for its turn at the other one. Fulfils `Announcer`, too."""
 
     def __init__(self, net: _BareNet, number: int) -> None:
+        super().__init__((1, f"{number}-client-{client:08}") for client in range(_CLIENTS))
         self.id = PeerId(number, 1)
         self.turns: list[float] = []
         self._net = net
-        self.connected = {(1, f"{number}-client-{client:08}") for client in range(_CLIENTS)}
         self.directory = Directory(self.id, self, self, SystemClock(), partial(net.soon, self))
         self.directory.set_view(View(0, [self.id]))
 
@@ -111,25 +111,6 @@ class _Bare:
         if other is not None:
             self._net.soon(other, partial(other.directory.frame, self.id, frame_type, body))
         return 0
-
-    def is_connected(self, key: Key) -> bool:
-        return key in self.connected
-
-    def connected_at_ms(self, key: Key) -> int:
-        return 0
-
-    def connected_keys(self) -> Iterable[Key]:
-        return iter(self.connected)
-
-    def keys_in_use(self) -> Iterable[Key]:
-        return ()
-
-    def leave(self, key: Key, on_left: Callable[[bool], None]) -> None:
-        self.connected.discard(key)
-        on_left(False)
-
-    def hurry(self, key: Key) -> None:
-        """Nothing is waited for."""
 
 
 class _BareNet:

@@ -28,13 +28,39 @@ from iothub_tenants.accounts.hubs import HubRow
 INSTALLATION = "a" * 32
 
 
-class DirectoryHub:
-    """One hub. Fulfils `Clients` and `Receiver`; the directory is made when the hub has joined."""
+class SetOfClients:
+    """Fulfils `Clients` of the directory: whoever is connected."""
+
+    def __init__(self, connected: Iterable[Key] = ()) -> None:
+        self.connected = set(connected)
+
+    def is_connected(self, key: Key) -> bool:
+        return key in self.connected
+
+    def connected_at_ms(self, key: Key) -> int:
+        return 0
+
+    def connected_keys(self) -> Iterable[Key]:
+        return (key for key in list(self.connected) if key in self.connected)
+
+    def keys_in_use(self) -> Iterable[Key]:
+        return ()
+
+    def leave(self, key: Key, on_left: Callable[[bool], None]) -> None:
+        self.connected.discard(key)
+        on_left(False)
+
+    def hurry(self, key: Key) -> None:
+        """Nothing is waited for."""
+
+
+class DirectoryHub(SetOfClients):
+    """One hub. Fulfils `Receiver`, too; the directory is made when the hub has joined."""
 
     def __init__(self, twin: Backend, thread: ReactorThread, number: int, path: Path) -> None:
+        super().__init__()
         self.id = PeerId(number, 1)
         self.thread = thread
-        self.connected: set[Key] = set()
         clock, plane = SystemClock(), cast("Any", Bench().plane)
         transports = make_transports(twin, plane, clock, thread.reactor)
         self.listeners = Listeners(
@@ -79,27 +105,6 @@ class DirectoryHub:
     def close(self) -> None:
         self.thread.call(self.links.close)
         self.thread.call(self.listeners.close)
-
-    # --- Clients
-
-    def is_connected(self, key: Key) -> bool:
-        return key in self.connected
-
-    def connected_at_ms(self, key: Key) -> int:
-        return 0
-
-    def connected_keys(self) -> Iterable[Key]:
-        return (key for key in list(self.connected) if key in self.connected)
-
-    def keys_in_use(self) -> Iterable[Key]:
-        return ()
-
-    def leave(self, key: Key, on_left: Callable[[bool], None]) -> None:
-        self.connected.discard(key)
-        on_left(False)
-
-    def hurry(self, key: Key) -> None:
-        """Nothing is waited for."""
 
     async def _run(self, _name: str, call: Callable[..., Any], *args: Any) -> Any:
         return call(*args)
