@@ -81,14 +81,24 @@ summary=$logs/summary
 failures=$logs/failures
 touch "$summary" "$failures"
 
-step() {  # step NAME COMMAND...: run it, note how it ended and how long it took
-    local name=$1 began=$SECONDS ended=ok log counts
+cpu() {  # into $spent: the seconds of processor of what this shell has started and waited for
+    local minutes
+    minutes=$(mktemp "$logs/times.XXXXXX")
+    times >"$minutes"  # not in a pipe: that would be another shell
+    spent=$(tail -n 1 "$minutes" | tr ms '  ' | awk '{ printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }')
+}
+
+step() {  # step NAME COMMAND...: run it, note how it ended, how long it took and how much processor
+    local name=$1 began=$SECONDS spent before ended=ok log counts
     log=$(mktemp "$logs/step.XXXXXX")
+    cpu
+    before=$spent
     shift
     echo "$name:"
     "$@" 2>&1 | tee -i "$log" || { ended=FAILED; grep -E '^(FAILED|ERROR) ' "$log" | cut -c1-200 >>"$failures"; }
     counts=$(grep -E '^[0-9]+ (passed|failed|error)|no tests ran' "$log" | sed 's/ in .*//' | paste -sd ';')
-    printf '%-6s %4d s  %s%s\n' "$ended" $((SECONDS - began)) "$name" "${counts:+: $counts}" >>"$summary"
+    cpu
+    printf '%-6s %4d s (%4d s of CPU)  %s%s\n' "$ended" $((SECONDS - began)) $((spent - before)) "$name" "${counts:+: $counts}" >>"$summary"
 }
 
 tests() { $bin/python -m pytest -q -rfE --durations 12 --durations-min 3 "$@"; }  # the log says what takes long

@@ -42,7 +42,6 @@ def reaches(network: Network, one: int, other: int) -> bool:
     return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 0
 
 
-@pytest.mark.timeout(120)
 def test_network_of_the_tests_does_what_they_say() -> None:
     """Or the other test would prove nothing: cuts of one direction, both, delay, loss, and ways to the test's servers and back."""
     inward, outward = free_port(), free_port()

@@ -7,8 +7,6 @@ import os
 import sys
 from pathlib import Path
 
-import pytest
-
 from ops.services.services import Services
 from tests.support.hubs.cluster_load import Run, under_load
 from tests.support.hubs.linked_hubs import LinkedHub, linked_hubs
@@ -33,7 +31,6 @@ async def restarted(run: Run, hub: LinkedHub) -> None:
     await run.all_well(WELL_S)
 
 
-@pytest.mark.timeout(900)
 def test_a_rolling_restart_loses_and_doubles_nothing(services: Services, tmp_path: Path) -> None:
     async def script(run: Run) -> None:
         for hub in run.linked.hubs * ROUNDS:

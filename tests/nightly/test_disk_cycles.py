@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.clients.backlog import Backlog, make_sleeper, wake_sleeper
 from tests.support.hubs.datadirs import fresh_hub
 from tests.support.hubs.wrapped import SmallDiskHub
@@ -13,7 +11,6 @@ from tests.support.hubs.wrapped import SmallDiskHub
 CYCLES = 10
 
 
-@pytest.mark.timeout(600)
 def test_ten_full_disks_lose_nothing_acknowledged(tmp_path: Path) -> None:
     """Every time publishers wait, every time the hub recovers within 30 s without a restart; a kill at the end finds everything."""
     plain = fresh_hub(tmp_path, alarms__disk_free="0")

@@ -25,7 +25,6 @@ def _pid(services: Services) -> int | None:
     return next(report.pid for report in services.reports() if report.name == "hbase")
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("pause_s", [30.0, 45.0])
 def test_pause_loses_nothing(services: Services, tmp_path: Path, pause_s: float) -> None:
     """Publishers are held back, an alarm says why, the same HBase goes on, and the hub is ready within 10 s."""

@@ -37,7 +37,7 @@ __all__ = ["spark"]
 
 PARTITIONS = 3
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 
 @pytest.fixture

@@ -21,8 +21,6 @@ ROUNDS = 2
 REGIONS = 4
 MESSAGES = 100_000
 
-pytestmark = pytest.mark.timeout(900)
-
 
 @pytest.fixture
 def tables(services: Services) -> Iterator[list[QueueTable]]:

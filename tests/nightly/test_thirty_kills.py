@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-import pytest
-
 from tests.support.clients.kills import run_kills
 from tests.support.hubs.hub import Hub
 
 
-@pytest.mark.timeout(900)
 def test_thirty_kills_lose_nothing_acknowledged(hub: Hub) -> None:
     """Subscribers online and coming and going with Receive Maximum 1, 3 and 20, one that withholds its answers."""
     seed = int(os.environ.get("IOTHUB_KILLS_SEED") or int.from_bytes(os.urandom(4)))

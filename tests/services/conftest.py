@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,17 +19,6 @@ from ops.services.thrift import Gateway
 from tests.support.hbase.hbase_tables import caller, fresh_tables
 from tests.support.hbase.own_tables import drop_tables
 from tests.support.servers.kafka import create_topic, delete_topic, own_topics
-
-_HERE = Path(__file__).parent
-_TIMEOUT_S = 900  # the first start may fetch 200 MB
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if _HERE not in item.path.parents:
-            continue
-        if item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")

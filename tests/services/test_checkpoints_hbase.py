@@ -16,8 +16,6 @@ from tests.support.hbase.hbase_tables import caller
 STORE_TABLES = "checkpoints", len(CASES) + 1  # of the contract, and of the tests behind it
 JOBS = 6
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_checkpoints_contract(case: Case, tables: Tables, tools: DirectCaller) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread
 
-import pytest
-
 from iothub.base.errors import BackendError
 from iothub.base.units import Endpoint
 from iothub.testing.reactor_thread import ReactorThread
@@ -29,8 +27,6 @@ ROWS = 100
 WRITES = 5_000
 IN_FLIGHT = 64
 RETURN_S = 10.0  # from the server's first answer to ours
-
-pytestmark = pytest.mark.timeout(600)
 
 
 class Peak:

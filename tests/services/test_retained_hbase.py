@@ -17,8 +17,6 @@ from tests.support.hbase.retained_writers import check, written_by_all
 
 STORE_TABLES = "retained", len(CASES) + 2  # of the contract, and of the tests behind it
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_retained_contract(case: Case, tables: Tables, tools: DirectCaller) -> None:

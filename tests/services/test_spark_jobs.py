@@ -43,7 +43,7 @@ PARTITIONS = 3
 MADE, MORE = 6_000, 500
 SESSIONS, TENANTS = 500, 20
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,6 @@ from tests.support.hbase.own_tables import flush_regions
 STORE_TABLES = "state", len(CASES) + 2  # of the contract, and of the tests behind it
 HUBS = 4
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_states_contract(case: Case, tables: Tables, tools: DirectCaller) -> None:

@@ -30,8 +30,6 @@ from tests.support.hubs.left_behind import left_behind
 
 NAMES = [f"client-{number}" for number in range(50)]
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.fixture
 def tables(services: Services) -> Iterator[Tables]:

@@ -36,8 +36,6 @@ CHECKPOINT_ROWS = by_day(8_000, 20_000)
 FLIGHT_S = 0.5  # until the hubs that retain are in full flight
 PATIENCE_S = 60.0
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.fixture
 def stores(services: Services) -> Iterator[list[Tables]]:

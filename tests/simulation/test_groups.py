@@ -14,8 +14,6 @@ from tests.simulation.mutants import MUTANTS as OF_LINKS
 from tests.simulation.shown import require_shown
 from tests.simulation.suites import first_fault
 
-pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
-
 BLOCK = 65
 BY_DAY = 130  # schedules: but for one, what breaks a known rule shows in them; by night there are 100,000 others
 SCHEDULES = 500  # in which each mutant must be found

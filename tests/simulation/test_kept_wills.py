@@ -20,8 +20,6 @@ from iothub_services.sessions.subjects import subject_of
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from tests.simulation.kept_wills import fault_of_kept_wills
 
-pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
-
 SCHEDULES = (*range(50), 187)  # the last ones find what the others do not
 _WILLS, _ENDINGS = "iothub_services.sessions.wills.Wills", "iothub_services.sessions.endings.Endings"
 _MANAGER = "iothub_services.sessions.manager.SessionManager"

@@ -7,8 +7,6 @@ import pytest
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.shown import require_shown
 
-pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
-
 SCHEDULES = 250  # the hardest to find needs about 60
 
 

@@ -11,8 +11,6 @@ import pytest
 from iothub.peers.link import Link
 from tests.simulation.suites import first_fault
 
-pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
-
 SCHEDULES = (479, *range(100))  # the first one finds what the others do not
 
 _attach, _confirm = Link.attach, Link._confirm

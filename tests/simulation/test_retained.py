@@ -14,8 +14,6 @@ from iothub_tenants.broker.retaining import Retaining
 from tests.simulation.shown import require_shown
 from tests.simulation.suites import first_fault
 
-pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
-
 BLOCK = 65
 BY_DAY = 130  # schedules: what breaks a known rule shows in the first 125; by night there are 100,000 others
 SCHEDULES = 500  # in which each mutant must be found

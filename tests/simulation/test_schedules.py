@@ -8,8 +8,6 @@ from tests.simulation.schedule import schedule
 from tests.simulation.simulation import Simulation
 from tests.simulation.suites import first_fault, links_suite
 
-pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
-
 BLOCK = 65
 BY_DAY = 130  # schedules: what breaks a known rule shows in the first 125
 

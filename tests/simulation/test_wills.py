@@ -16,8 +16,6 @@ from tests.simulation.mutants import announce_first
 from tests.simulation.shown import require_shown
 from tests.simulation.suites import first_fault
 
-pytestmark = pytest.mark.timeout(600)  # what takes 30 s alone may share its processor
-
 BLOCK = 95
 BY_DAY = 190  # schedules: what breaks a known rule shows in the first 183; by night there are 100,000 others
 SCHEDULES = 500  # in which each mutant must be found

@@ -79,7 +79,6 @@ def test_kind_of_a_path() -> None:
     assert kind_of("/export.csv") == "/export.csv"
 
 
-@pytest.mark.timeout(300)
 def test_every_link_of_every_page_answers(filled: Dashboard) -> None:
     page = filled.as_("platform-admin")
     waiting, known = ["/", T], {"/", T}

@@ -21,8 +21,6 @@ from tests.support.waiting import until
 
 WAIT_S = 120.0  # for what takes a second on a quiet machine: the suite runs other processes beside these
 
-pytestmark = pytest.mark.timeout(400)
-
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Iterator[JobHarness]:

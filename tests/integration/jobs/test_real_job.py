@@ -22,8 +22,6 @@ from tests.support.waiting import until
 
 SESSIONS = 50
 
-pytestmark = pytest.mark.timeout(600)  # Java starts several times
-
 
 def created(number: int) -> Event:
     subject = Subject(1, f"meter-{number}", 1, 1000 + number)

@@ -12,7 +12,6 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
 def test_page_works_word_by_word(page: Path, tmp_path: Path) -> None:
     """Every command of the page does what the page says, in order, in an empty directory. Those of the README are started as they are."""

@@ -10,8 +10,7 @@ __all__ = ["spark"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Starting Java may take long beside everything else, and Spark warns of what it uses."""
+    """Spark warns of what it uses."""
     for item in items:
         if item.path.parent.name == "spark":
-            item.add_marker(pytest.mark.timeout(900))
             item.add_marker(pytest.mark.filterwarnings("default"))

@@ -26,7 +26,6 @@ from tests.support.hubs.hub import IOTHUB, Hub
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(600)  # one test starts Java
 TENANTS = ("acme", "globex", "umbrella")
 LARGE = b"x" * 9_000  # three blocks
 

@@ -173,7 +173,6 @@ def backed_up(hub: Hub, folder: Path) -> dict[str, object]:
     return dict(json.loads(hub.run("backup", str(folder), "-o", "json").stdout))
 
 
-@pytest.mark.timeout(240)
 def test_backups_under_load_have_all_that_was_acknowledged_before(running: Hub, tmp_path: Path) -> None:
     """One alone, then two at the same time; the hub serves on meanwhile and afterwards."""
     made: list[tuple[Path, Promises]] = []
@@ -214,7 +213,6 @@ def make_with(hub: Hub, killing: Killing, folder: Path) -> None:
     making.make(Order(DataDir(hub.data_dir), folder, "0", (), killing), SystemClock(), lambda _done, _of: None)
 
 
-@pytest.mark.timeout(120)
 def test_hub_that_is_killed_during_the_copy_does_not_spoil_it(running: Hub, tmp_path: Path) -> None:
     """What the copy is made from stays, whatever becomes of the hub; and the hub starts again."""
     with load_on(running) as load:

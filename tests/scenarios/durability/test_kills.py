@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 from tests.support.clients.kills import run_kills
 from tests.support.hubs.hub import Hub
 
 
-@pytest.mark.timeout(240)
 def test_five_kills_lose_nothing_acknowledged(hub: Hub) -> None:
     """PUBACK and PUBREC mean "survives kill -9"; sessions, identifiers and order survive it too."""
     seed = int(os.environ.get("IOTHUB_KILLS_SEED") or int.from_bytes(os.urandom(4)))

@@ -10,8 +10,7 @@ __all__ = ["spark"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Starting Java may take long beside everything else."""
+    """Spark warns of what it uses."""
     for item in items:
-        if "spark" in item.path.parts and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(300))
+        if "spark" in item.path.parts:
             item.add_marker(pytest.mark.filterwarnings("default"))
