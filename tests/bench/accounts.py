@@ -72,6 +72,8 @@ def _make_password_file(path: Path, names: list[str]) -> None:
 
 
 def _run(*command: str) -> None:
+    if shutil.which(command[0]) is None:
+        sys.exit(f"bench: {command[0]} is not installed: install Mosquitto, whose package has it")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(
