@@ -28,7 +28,10 @@ COMPILED = (
     (Path("services"), Path("iothub_services/queues/redis")),
     (Path("services"), Path("iothub_services/queues/remote")),
     (Path("services"), Path("iothub_services/queues/sqlite")),
+    (Path("services"), Path("iothub_services/quota")),
     (Path("services"), Path("iothub_services/retained")),
+    (Path("tenants"), Path("iothub_tenants/broker")),
+    (Path("tenants"), Path("iothub_tenants/control")),
 )
 # What a class in a .pxd says of its memory, as decorators.
 OF_MEMORY = ("freelist", "no_gc")

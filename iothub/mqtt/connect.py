@@ -6,6 +6,7 @@ The order of checks: protocol name, level, then the format of everything, then l
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 from iothub.mqtt.constants import MQTT_3_1, MQTT_3_1_1, MQTT_5_0, PROTOCOL_NAMES, Limits, PacketType
@@ -31,6 +32,8 @@ PASSWORD: Final = 0x40
 USERNAME: Final = 0x80
 _HEAD_3_1_1: Final = b"\x00\x04MQTT\x04"
 _HEAD_5_0: Final = b"\x00\x04MQTT\x05"
+_FLAGS: Final = struct.Struct(">BH").unpack_from  # with Keep Alive
+_LENGTH: Final = struct.Struct(">H").unpack_from
 _WILL_DETAILS: Final = WILL_RETAIN | 3 << WILL_QOS_SHIFT
 
 
@@ -57,14 +60,14 @@ def plain_connect(body: bytes, limits: Limits) -> Connect | None:
     else:
         return None
     try:
-        flags, keep_alive_s = body[7], body[8] << 8 | body[9]
-        client_id_ends = at + 2 + (body[at] << 8 | body[at + 1])
-        username_ends = client_id_ends + 2 + (body[client_id_ends] << 8 | body[client_id_ends + 1])
+        flags, keep_alive_s = _FLAGS(body, 7)
+        client_id_ends = at + 2 + _LENGTH(body, at)[0]
+        username_ends = client_id_ends + 2 + _LENGTH(body, client_id_ends)[0]
         password_at = username_ends + 2
-        password_bytes = body[username_ends] << 8 | body[username_ends + 1]
+        password_bytes = _LENGTH(body, username_ends)[0]
         client_id = body[at + 2 : client_id_ends].decode()
         username = body[client_id_ends + 2 : username_ends].decode()
-    except (IndexError, UnicodeDecodeError):
+    except (struct.error, UnicodeDecodeError):
         return None
     is_whole = password_at + password_bytes == len(body) and "\0" not in client_id and "\0" not in username
     is_short = 0 < client_id_ends - at - 2 <= limits.client_id_bytes

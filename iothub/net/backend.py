@@ -29,7 +29,10 @@ COMPILED = (
     "iothub_services.queues.redis",
     "iothub_services.queues.remote",
     "iothub_services.queues.sqlite",
+    "iothub_services.quota",
     "iothub_services.retained",
+    "iothub_tenants.broker",
+    "iothub_tenants.control",
 )
 """The packages with compiled modules."""
 

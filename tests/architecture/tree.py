@@ -21,7 +21,10 @@ COMPILED = (
     "iothub_services.queues.redis",
     "iothub_services.queues.remote",
     "iothub_services.queues.sqlite",
+    "iothub_services.quota",
     "iothub_services.retained",
+    "iothub_tenants.broker",
+    "iothub_tenants.control",
 )  # packages with a plain twin, as setup.py has them
 NOT_OURS = frozenset(("__pycache__", "node_modules", "build", "dist", "bench-results"))
 BINARY = frozenset((".so", ".pyc", ".bin", ".png", ".db"))

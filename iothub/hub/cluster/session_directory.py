@@ -6,9 +6,8 @@ Knows no frame and no session rules. While no other hub is there, the locks alon
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from twisted.internet.defer import Deferred, TimeoutError
@@ -18,7 +17,7 @@ from iothub.base.clock import SystemClock, WholeClock
 from iothub.base.errors import IotHubError, UnavailableError
 from iothub.engine.state import Session
 from iothub.hub.cluster.peer_receiver import PeerReceiver
-from iothub.hub.cluster.session_locks import SessionLocks
+from iothub.hub.cluster.session_locks import Hold, SessionLocks
 from iothub.peers.directory import Directory
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import Announcer, PeerId
@@ -66,16 +65,18 @@ class PeerDirectory(PeerReceiver[Directory]):
 
     # --- SessionDirectory
 
-    def holding(self, tenant_id: int, client_id: str, purpose: Purpose = Purpose.CONNECT) -> PeerHold:
-        return PeerHold(self, (tenant_id, client_id), purpose)
+    def holding(self, tenant_id: int, client_id: str, purpose: Purpose = Purpose.CONNECT) -> Hold:
+        return Hold(self, (tenant_id, client_id), purpose)
 
     def left(self, tenant_id: int, client_id: str) -> None:
         if self._core is not None:
             self._core.left((tenant_id, client_id))
 
-    async def acquire(self, key: Key, purpose: Purpose) -> float:
-        """Have the key, here and among hubs. Raises UnavailableError."""
+    def acquire(self, key: Key, purpose: Purpose = Purpose.CONNECT) -> Awaitable[float] | None:
         turn = self._locks.acquire(key)
+        return None if turn is None and self._core is None else self._acquire_among_hubs(turn, key, purpose)
+
+    async def _acquire_among_hubs(self, turn: Deferred[float] | None, key: Key, purpose: Purpose) -> float:
         if turn is not None:
             await turn
         directory = self._core
@@ -175,22 +176,3 @@ class PeerDirectory(PeerReceiver[Directory]):
         broker = self._brokers.present(key[0])
         session = None if broker is None else broker.plane.sessions.get(key[1])
         return None if broker is None or session is None else (broker, session)
-
-
-class PeerHold:
-    """One `async with` on one key."""
-
-    __slots__ = ("_directory", "_key", "_purpose")
-
-    def __init__(self, directory: PeerDirectory, key: Key, purpose: Purpose) -> None:
-        self._directory = directory
-        self._key = key
-        self._purpose = purpose
-
-    async def __aenter__(self) -> float:
-        return await self._directory.acquire(self._key, self._purpose)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._directory.give(self._key)

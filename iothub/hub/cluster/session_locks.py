@@ -6,15 +6,15 @@ Knows no sessions and no peers; a hub with links asks the others, too: `iothub.h
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from types import TracebackType
+from typing import Protocol
 
 from twisted.internet.defer import Deferred
 
-from iothub_services.sessions.port import Purpose
+from iothub_services.sessions.port import Key, Purpose
 
-Key = tuple[int, str]
-Waiting = deque[Deferred[None]]
+Waiting = deque[Deferred[float]]
 
 
 class SessionLocks:
@@ -26,8 +26,7 @@ class SessionLocks:
         self._is_handing = False
 
     def holding(self, tenant_id: int, client_id: str, purpose: Purpose = Purpose.CONNECT) -> Hold:
-        del purpose
-        return Hold(self, (tenant_id, client_id))
+        return Hold(self, (tenant_id, client_id), purpose)
 
     def left(self, tenant_id: int, client_id: str) -> None:
         """Nobody else has to know."""
@@ -36,8 +35,9 @@ class SessionLocks:
         """Return the keys whose locks are held."""
         return self._held.keys()
 
-    def acquire(self, key: Key) -> Deferred[None] | None:
+    def acquire(self, key: Key, purpose: Purpose = Purpose.CONNECT) -> Deferred[float] | None:
         """Take a free lock and return None, or get in line for a held one and return one's turn."""
+        del purpose
         held = self._held
         if key not in held:
             held[key] = None
@@ -45,7 +45,7 @@ class SessionLocks:
         waiting = held[key]
         if waiting is None:
             waiting = held[key] = deque()
-        turn: Deferred[None] = Deferred()
+        turn: Deferred[float] = Deferred()
         waiting.append(turn)
         return turn
 
@@ -61,25 +61,32 @@ class SessionLocks:
         self._is_handing = True
         try:
             while self._next:
-                self._next.popleft().callback(None)
+                self._next.popleft().callback(0.0)
         finally:
             self._is_handing = False
+
+
+class Locks(Protocol):
+    """What a `Hold` is made of."""
+
+    def acquire(self, key: Key, purpose: Purpose) -> Awaitable[float] | None: ...
+
+    def give(self, key: Key) -> None: ...
 
 
 class Hold:
     """One `async with` on one key. A free lock is taken without waiting for anything."""
 
-    __slots__ = ("_directory", "_key")
+    __slots__ = ("_directory", "_key", "_purpose")
 
-    def __init__(self, directory: SessionLocks, key: Key) -> None:
+    def __init__(self, directory: Locks, key: Key, purpose: Purpose) -> None:
         self._directory = directory
         self._key = key
+        self._purpose = purpose
 
     async def __aenter__(self) -> float:
-        turn = self._directory.acquire(self._key)
-        if turn is not None:
-            await turn
-        return 0.0
+        waiting = self._directory.acquire(self._key, self._purpose)
+        return 0.0 if waiting is None else await waiting
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -49,6 +49,7 @@ def make_events(foundation: Foundation, plane: Plane, routes: PeerRoutes) -> Eve
         foundation.webhooks,
     )
     _watch_platform(foundation, made)
+    foundation.event_listeners.append(made.on_event)
     return foundation.events.bind(made)
 
 

@@ -76,16 +76,19 @@ class Foundation:
         events = None if self.links is None else self.links.events
         view = str if events is None else lambda: events.view
         self.hub_states = HubStates(settings.node.number, process.phase, statuses, view)
+        self.event_listeners: list[Callable[[Event], None]] = [monitoring.telemetry.happened]
+        if self.hooks.lifecycle is not None:
+            self.event_listeners.append(self.lifecycle.on_event)
 
     def on_event(self, event: Event) -> None:
         """Count an event of a session, and notify plug-ins, subscribers and traces."""
-        self.monitoring.telemetry.happened(event)
-        self.lifecycle.on_event(event)
-        self.events().on_event(event)
-        self.traces().on_event(event)
+        for listener in self.event_listeners:
+            listener(event)
 
     def make_traces(self, plane: Plane) -> Tracing:
         """Make what traces clients and topics, over the message plane."""
         process = self.process
         later, run, number = process.reactor.callLater, process.threads.run, process.settings.node.number
-        return self.traces.bind(Tracing(plane, self.brokers, self.trace_files, process.clock, later, run, number))
+        made = Tracing(plane, self.brokers, self.trace_files, process.clock, later, run, number)
+        self.event_listeners.append(made.on_event)
+        return self.traces.bind(made)

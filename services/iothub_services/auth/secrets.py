@@ -39,9 +39,12 @@ def generate_secret() -> str:
 
 
 def hash_generated(secret: str | bytes, pepper: bytes) -> str:
-    """Return the stored form of a generated secret: version, salt, HMAC-SHA256."""
+    """Return the stored form of a generated secret: version, salt, HMAC-SHA256.
+
+    The salt has a fixed length, so (salt, secret) cannot be read in two ways.
+    """
     salt = os.urandom(_SALT_BYTES)
-    return f"{_GENERATED}{_encode(salt)}${_encode(_mac(_octets(secret), salt, pepper))}"
+    return f"{_GENERATED}{_encode(salt)}${_encode(mac(salt + _octets(secret), pepper))}"
 
 
 def verify_generated(secret: str | bytes, stored: str, pepper: bytes) -> bool:
@@ -51,10 +54,10 @@ def verify_generated(secret: str | bytes, stored: str, pepper: bytes) -> bool:
     try:
         _, salt_text, mac_text = stored.encode().translate(_STANDARD).split(b"$")
         salt = binascii.a2b_base64(salt_text + b"==", strict_mode=True)  # 16 octets
-        mac = binascii.a2b_base64(mac_text + b"=", strict_mode=True)  # 32
+        stored_mac = binascii.a2b_base64(mac_text + b"=", strict_mode=True)  # 32
     except ValueError:
         return False
-    return hmac.compare_digest(_mac(_octets(secret), salt, pepper), mac)
+    return hmac.compare_digest(mac(salt + _octets(secret), pepper), stored_mac)
 
 
 def is_generated(stored: str) -> bool:
@@ -104,11 +107,6 @@ def mac(octets: bytes, key: bytes) -> bytes:
     inner.update(octets)
     outer.update(inner.digest())
     return outer.digest()
-
-
-def _mac(secret: bytes, salt: bytes, pepper: bytes) -> bytes:
-    """The salt has a fixed length, so (salt, secret) cannot be read in two ways."""
-    return mac(salt + secret, pepper)
 
 
 @lru_cache(maxsize=4)  # a process has one pepper, a key that is made of it, and one of its password checks

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The exact counts of one tenant, kept in this process: one worker, so its memory is the truth.
 
 Knows no rates, no store and no meaning of a name. Persistent counts (sessions, retained messages, queues) are restored by
@@ -26,9 +27,9 @@ class LocalLedger:
         self.set_limits(limits)
         self._used: dict[tuple[Quota, Hashable], int] = {}
 
-    def reserve(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> bool:
+    def reserve(self, quota: Quota, count: int = 1, subject: Hashable = None) -> bool:
         wanted = self._used.get((quota, subject), 0) + count
-        if not self.fits(quota, count, subject=subject):
+        if not self.fits(quota, count, subject):
             self._observer.refused(self._tenant_id, quota)
             return False
         on_trial = self._limits.dry_run.get(quota)
@@ -37,7 +38,7 @@ class LocalLedger:
         self._keep(quota, subject, wanted)
         return True
 
-    def fits(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> bool:
+    def fits(self, quota: Quota, count: int = 1, subject: Hashable = None) -> bool:
         limit = self._bounds.get(quota)
         return limit is None or self._used.get((quota, subject), 0) + count <= limit
 
@@ -46,16 +47,16 @@ class LocalLedger:
         del wanted
         return True
 
-    def release(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> None:
+    def release(self, quota: Quota, count: int = 1, subject: Hashable = None) -> None:
         left = self._used.get((quota, subject), 0) - count
         if left < 0:
             self._observer.unbalanced(self._tenant_id, quota)
         self._keep(quota, subject, max(left, 0))
 
-    def restore(self, quota: Quota, count: int, *, subject: Hashable = None) -> None:
+    def restore(self, quota: Quota, count: int, subject: Hashable = None) -> None:
         self._keep(quota, subject, self._used.get((quota, subject), 0) + count)
 
-    def used(self, quota: Quota, *, subject: Hashable = None) -> int:
+    def used(self, quota: Quota, subject: Hashable = None) -> int:
         return self._used.get((quota, subject), 0)
 
     def part(self, quota: Quota) -> int:

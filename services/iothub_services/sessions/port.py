@@ -6,7 +6,7 @@ peers (`iothub.hub.cluster.session_directory`); for one that is alone `iothub.hu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -33,8 +33,12 @@ class Purpose(Enum):
     DISCARD = 3  # nobody is asked: the store refuses its epoch, and the log says that the session is over
 
 
+Key = tuple[int, str]
+"""Whose session: tenant and Client Identifier."""
+
+
 class SessionDirectory(Protocol):
-    """Who may change the session of (tenant, Client Identifier) right now: one at a time, first come first served."""
+    """Who may change a session right now: one at a time, first come first served."""
 
     def holding(
         self, tenant_id: int, client_id: str, purpose: Purpose = Purpose.CONNECT
@@ -43,6 +47,12 @@ class SessionDirectory(Protocol):
 
         Entering raises UnavailableError: the other hubs did not answer in time, or one of them has the client and must not be disturbed.
         """
+
+    def acquire(self, key: Key) -> Awaitable[float] | None:
+        """Do what entering `holding` for a CONNECT does. None: nobody has to be waited for, and the caller has it; see to `give`."""
+
+    def give(self, key: Key) -> None:
+        """The work with the session is done."""
 
     def left(self, tenant_id: int, client_id: str) -> None:
         """The session has no connection here any more. It is there still: whether it is persistent says whether something was written about it."""

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """One tenant's quotas: its limits in force, the exact counts, and the meters that the message plane takes units from.
 
 Knows no packets: it says which quota refuses, and the caller chooses the answer (`docs/guide/quotas.md`).
@@ -6,7 +7,7 @@ Knows no packets: it says which quota refuses, and the caller chooses the answer
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from iothub.base.clock import Clock
 from iothub.engine.limits import DeviceMeters, TenantLimits
@@ -29,13 +30,15 @@ LARGEST_PACKET = 268_435_460
 BACKLOG_BYTES = 1 << 20  # in memory, per session
 
 
-@dataclass(slots=True)
 class ConnectReservation:
     """What one CONNECT holds of `sessions`. `is_new`: a unit of its own; `takes_over`: the unit of the session that is there."""
 
-    client_id: str
-    is_new: bool = False
-    takes_over: bool = False
+    __slots__ = ("client_id", "is_new", "takes_over")
+
+    def __init__(self, client_id: str) -> None:
+        self.client_id = client_id
+        self.is_new = False
+        self.takes_over = False
 
 
 class Allowance:
@@ -182,7 +185,7 @@ class Allowance:
 
     # --- connections and sessions
 
-    def reserve_connect(self, client_id: str, *, has_place: bool, is_persistent: bool) -> ConnectReservation | Quota:
+    def reserve_connect(self, client_id: str, has_place: bool, is_persistent: bool) -> ConnectReservation | Quota:
         """Reserve what a CONNECT needs, or return the quota that refuses. `has_place`: it takes over a counted connection."""
         if not has_place:
             if not self.ledger.reserve(Quota.CONNECTIONS):
@@ -237,9 +240,9 @@ class Allowance:
             return Quota.SESSION_SUBSCRIPTIONS
         reserved: list[tuple[Quota, Hashable]] = []
         for quota, subject in self.units_of_subscription(subscription.group, subscription.filter):
-            if not self.ledger.reserve(quota, subject=subject):
+            if not self.ledger.reserve(quota, 1, subject):
                 for held, owner in reserved:
-                    self.ledger.release(held, subject=owner)
+                    self.ledger.release(held, 1, owner)
                 return quota
             reserved.append((quota, subject))
         return None
@@ -249,7 +252,7 @@ class Allowance:
         units: list[tuple[Quota, Hashable]] = [(Quota.SUBSCRIPTIONS, None)]
         if group is not None:
             key = (group, topic_filter)
-            if self.ledger.used(Quota.GROUP_MEMBERS, subject=key) == 0:
+            if self.ledger.used(Quota.GROUP_MEMBERS, key) == 0:
                 units.append((Quota.SHARED_GROUPS, None))
             units.append((Quota.GROUP_MEMBERS, key))
         return units
@@ -274,8 +277,8 @@ class Allowance:
         self.ledger.release(Quota.SUBSCRIPTIONS)
         if subscription.group is not None:
             key = (subscription.group, subscription.filter)
-            self.ledger.release(Quota.GROUP_MEMBERS, subject=key)
-            if self.ledger.used(Quota.GROUP_MEMBERS, subject=key) == 0:
+            self.ledger.release(Quota.GROUP_MEMBERS, 1, key)
+            if self.ledger.used(Quota.GROUP_MEMBERS, key) == 0:
                 self.ledger.release(Quota.SHARED_GROUPS)
 
     def restore_session(self, session: Session) -> None:
@@ -296,9 +299,9 @@ class Allowance:
         self.ledger.restore(Quota.SUBSCRIPTIONS, 1)
         if subscription.group is not None:
             key = (subscription.group, subscription.filter)
-            if self.ledger.used(Quota.GROUP_MEMBERS, subject=key) == 0:
+            if self.ledger.used(Quota.GROUP_MEMBERS, key) == 0:
                 self.ledger.restore(Quota.SHARED_GROUPS, 1)
-            self.ledger.restore(Quota.GROUP_MEMBERS, 1, subject=key)
+            self.ledger.restore(Quota.GROUP_MEMBERS, 1, key)
 
     # --- devices
 

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """One tenant's broker: its own rights, sessions, queues, retained messages, router and quota, over what all tenants share (B65, B66).
 
 Knows no packets, no sockets and no SQL. Everything here belongs to exactly one tenant, so nothing can leak into another.
@@ -258,9 +259,7 @@ class TenantBroker:
         """Reserve a connection's unit, and a session's for a new persistent one; or return the quota that refuses."""
         other = self._counted_connection(request.client_id)
         is_persistent = request.expiry_s > 0
-        reservation = self.allowance.reserve_connect(
-            request.client_id, has_place=other is not None, is_persistent=is_persistent
-        )
+        reservation = self.allowance.reserve_connect(request.client_id, other is not None, is_persistent)
         if isinstance(reservation, ConnectReservation):
             if other is not None:
                 other.is_counted = False  # this CONNECT holds the unit now
@@ -272,7 +271,7 @@ class TenantBroker:
         client: ClientConnection = connection.control
         client.detach(reason)
 
-    def close_session(self, session: Session, reason: Reason, *, keeps_will: bool, expiry_s: int | None) -> None:
+    def close_session(self, session: Session, reason: Reason, keeps_will: bool, expiry_s: int | None) -> None:
         """A connection no longer has its session."""
         self._shared.events.disconnected(session, reason)
         sessions = self._shared.sessions

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """What the control plane keeps about one connection, and what it releases when the connection closes.
 
 Knows no packets. Kept small: a hub with a million idle connections has a million of these.
@@ -104,7 +105,7 @@ class ClientContext:
             return
         if session is not None and not session.is_discarded:
             keeps_will, expiry_s = self.leaving or (True, None)
-            broker.close_session(session, reason, keeps_will=keeps_will, expiry_s=expiry_s)
+            broker.close_session(session, reason, keeps_will, expiry_s)
         if self.is_counted:
             self.is_counted = False
             broker.allowance.release_connection()

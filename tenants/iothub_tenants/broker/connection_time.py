@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Sums up how long a tenant's connections have lasted: what metering calls connection time.
 
 Knows no connection: it is called when a unit of `connections` is reserved and when it is released.

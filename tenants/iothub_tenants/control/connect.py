@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Handles CONNECT: authenticates the client, checks its Client Identifier, Will and quotas, then opens its session.
 
 Knows no SQL, no cache and no queue: it calls the services in the order of `docs/flows/connect.md`.
@@ -8,7 +9,7 @@ Invariant: nothing of a session, a Will or a quota is touched before authenticat
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, cast
 
@@ -47,16 +48,20 @@ _VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5"}  # by Protocol Level, as `mqtt.versio
 _CONNACK_3 = {version: [encode(Connack(0, is_present), version) for is_present in (False, True)] for version in (3, 4)}
 
 
-@dataclass(slots=True)  # not frozen: a frozen one costs a call for each field
 class PendingConnect:
     """One CONNECT whose credentials are proven and whose session is not open yet."""
 
-    packet: Connect
-    login: Authenticated
-    broker: TenantBroker
-    policy: Rights
-    client_id: str
-    is_assigned: bool
+    __slots__ = ("broker", "client_id", "is_assigned", "login", "packet", "policy")
+
+    def __init__(
+        self, packet: Connect, login: Authenticated, broker: TenantBroker, policy: Rights, client_id: str
+    ) -> None:
+        self.packet = packet
+        self.login = login
+        self.broker = broker
+        self.policy = policy
+        self.client_id = client_id
+        self.is_assigned = not packet.client_id
 
 
 async def connect(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
@@ -64,7 +69,7 @@ async def connect(hub: Hub, connection: Connection, header: int, body: bytes) ->
     answer_at = hub.clock.monotonic() + hub.settings.auth.failure_reply_ms / 1000
     packet: Connect | None = None
     try:
-        packet = cast("Connect", decode_packet(header, body, 0, limits=CONNECT_LIMITS))
+        packet = _decode(header, body)
         connection.maximum_packet_size = packet.properties.maximum_packet_size_bytes or 0  # from now on [MQTT-3.1.2-24]
         hub.traces.connecting(connection, packet)
         await admit(hub, connection, packet, _size(len(body)))
@@ -131,6 +136,10 @@ def _version(body: bytes) -> int:
     """Return the Protocol Level of a CONNECT, which follows the Protocol Name; 0: there is none."""
     level = 2 + int.from_bytes(body[:2], "big")
     return body[level] if level < len(body) else 0
+
+
+def _decode(header: int, body: bytes) -> Connect:
+    return decode_packet(header, body, 0, CONNECT_LIMITS)  # type: ignore[return-value]  # a `cast` would be one call more
 
 
 def _decoded(body: bytes, limits: Limits = CONNECT_LIMITS) -> Connect | None:
@@ -206,7 +215,10 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
             if broker.allowance.is_shared:
                 await broker.allowance.wait_for_room((Quota.CONNECTS, 1))
             _take_connect_rate(broker)
-        async with hub.directory.holding(broker.tenant_id, client_id) as written_s:
+        key = (broker.tenant_id, client_id)
+        waiting = hub.directory.acquire(key)
+        written_s = 0.0 if waiting is None else await waiting
+        try:
             if broker.allowance.is_shared or not hub.cluster.is_alone:
                 await _wait_for_other_hubs(hub, pending, written_s)
             if connection.is_closed:
@@ -215,6 +227,8 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
             if is_same_broker and hub.authenticator.is_current(login):
                 await _open_session(hub, connection, pending)
                 return
+        finally:
+            hub.directory.give(key)
     raise ConnectRefusedError(Reason.SERVER_UNAVAILABLE, "accounts_changing")
 
 
@@ -252,7 +266,7 @@ def _check_connect(
     """Check everything of an authenticated CONNECT that needs no session."""
     broker.allowance.note_device(login.device)
     policy = hub.policy_of(login, client_id, connection)
-    pending = PendingConnect(packet, login, broker, policy, client_id, is_assigned=not packet.client_id)
+    pending = PendingConnect(packet, login, broker, policy, client_id)
     _check_client_id(pending)
     if packet.will is not None:
         _check_will(pending, packet.will)

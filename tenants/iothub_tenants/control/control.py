@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The control plane's entry point: gets control packets from the message plane, calls their packet handler, and turns its errors into answers.
 
 Knows no packet's meaning: `connect`, `subscribe`, `leave` and `reauthenticate` do. Fulfils `iothub.engine.ports.Control`.
@@ -68,6 +69,11 @@ class ControlPlane:
             steps.send(None)
         except StopIteration:
             return  # most handlers find everything in memory and never wait: they need no Deferred
+        self._wait_for(steps, handler, connection, body)
+
+    def _wait_for(
+        self, steps: Coroutine[Any, Any, None], handler: PacketHandler, connection: Connection, body: bytes
+    ) -> None:
         waits = Deferred.fromCoroutine(steps)  # safe after `send`: the Deferred that it waits for yields itself again
         if handler is connect:
             self.connect_timeouts.watch(connection, partial(reject_timed_out, self._hub, connection, body))

@@ -10,7 +10,7 @@ import pytest
 from iothub_services.auth.port import Action, Effect, Rule, Scope
 from iothub_services.sessions.firing import WAIT_S
 from iothub_services.sessions.wills import will_id
-from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.wills import Wills as PublishedWills
 from tests.support.clients import property_names as names
 from tests.support.clients.mqtt_clients import Client
 from tests.support.clients.packets import CONNACK
@@ -201,7 +201,7 @@ def test_will_of_a_transient_session_is_under_way_until_it_is_stored(harness: Ha
 def test_wills_of_two_transient_connections_differ(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue that knows the message id of the first one would drop the second."""
     ids: list[bytes] = []
-    monkeypatch.setattr(TenantBroker, "publish_will", lambda *arguments: ids.append(arguments[3]))
+    monkeypatch.setattr(PublishedWills, "fire", lambda *arguments: ids.append(arguments[2].message_id))
 
     for _ in range(20):
         harness.join(will=WILL).drop()
@@ -214,7 +214,7 @@ def test_will_keeps_its_message_id_whatever_epoch_its_session_has(
 ) -> None:
     """Another hub may have sent it before a CONNECT that failed has claimed the queue: a queue must recognise it."""
     ids: list[bytes] = []
-    monkeypatch.setattr(TenantBroker, "publish_will", lambda *arguments: ids.append(arguments[3]))
+    monkeypatch.setattr(PublishedWills, "fire", lambda *arguments: ids.append(arguments[2].message_id))
     keep(harness, will=WILL, will_props=[(names.WILL_DELAY, 10)]).drop()
     session = harness.session("c")
     expected = will_id(session, session.control.will)

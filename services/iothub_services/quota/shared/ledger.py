@@ -37,10 +37,10 @@ class SharedLedger(LocalLedger):
         self._elsewhere = dict.fromkeys(SHARED, 0)
         super().__init__(tenant_id, limits, observer)
 
-    def fits(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> bool:
+    def fits(self, quota: Quota, count: int = 1, subject: Hashable = None) -> bool:
         grant = self._grants.get(quota)
         is_granted = grant is None or self._ledger_client.fits(grant, count)
-        return is_granted and super().fits(quota, count, subject=subject)
+        return is_granted and super().fits(quota, count, subject)
 
     async def room(self, *wanted: tuple[Quota, int]) -> bool:
         return await self._ledger_client.room(self.wanted(*wanted))

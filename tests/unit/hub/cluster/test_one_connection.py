@@ -18,7 +18,7 @@ from iothub.peers.view import View
 from iothub_services.sessions.endings import RETRY_S
 from iothub_services.sessions.firing import WAIT_S
 from iothub_services.sessions.port import Purpose, SingleHub
-from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.wills import Wills
 from tests.support.clients import property_names as names
 from tests.support.clients.packets import CONNACK, DISCONNECT
 from tests.support.in_process.clustered_harness import Cluster, ClusteredHub
@@ -100,7 +100,7 @@ def test_no_client_waits_long_until_its_delayed_will_is_stored(
     first.drop()
     cluster.settle()
     fired: list[object] = []
-    monkeypatch.setattr(TenantBroker, "publish_will", lambda *arguments: fired.append(arguments))
+    monkeypatch.setattr(Wills, "fire", lambda *arguments: fired.append(arguments))
 
     for each in cluster.hubs:
         each.harness.pass_time(6)
@@ -238,7 +238,7 @@ def test_a_client_waits_at_a_hub_that_has_just_come_for_its_will_at_the_other_on
     """The hub that was alone is sending it: it has the Client Identifier until the Will is stored, and gives it back then."""
     cluster = make_cluster(1)
     stored: list[Callable[[], None]] = []
-    monkeypatch.setattr(TenantBroker, "publish_will", lambda *arguments: stored.append(arguments[-1]))
+    monkeypatch.setattr(Wills, "fire", lambda *arguments: stored.append(arguments[-1]))
     cluster.join(0, OWN, props=[(names.SESSION_EXPIRY, 3600)], will=("will", b"gone", 1, False)).drop()
     cluster.settle()
     cluster.hubs.append(cluster.net.add(TWO))

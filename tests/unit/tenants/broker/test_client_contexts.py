@@ -24,7 +24,7 @@ class Broker:
     def _release(self) -> None:
         self.places += 1
 
-    def close_session(self, session: Session, reason: Reason, *, keeps_will: bool, expiry_s: int | None) -> None:
+    def close_session(self, session: Session, reason: Reason, keeps_will: bool, expiry_s: int | None) -> None:
         self.closed.append((session.client_id, reason, keeps_will, expiry_s))
 
 

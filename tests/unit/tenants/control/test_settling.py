@@ -15,7 +15,7 @@ from iothub.engine.state import Place, Session
 from iothub.testing.clock import ManualClock
 from iothub_services.events.port import Offsets
 from iothub_services.sessions.port import HERE, SingleHub
-from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.sys_topics import SysTopics
 from iothub_tenants.control.subscribe import MOST_AWAITING_PEERS
 from tests.support.clients import property_names as names
 from tests.support.clients.mqtt_clients import Client
@@ -135,11 +135,12 @@ def test_what_is_unsubscribed_before_its_suback_is_not_replayed(
     """Its Retained Messages would come for a subscription that is not there."""
     replayed: list[bytes] = []
 
-    def wants_replay(_broker: TenantBroker, _session: Session, subscription: Subscription, *, is_new: bool) -> bool:
+    def subscribed(
+        _: SysTopics, _broker: object, _session: Session, subscription: Subscription, **_options: bool
+    ) -> None:
         replayed.append(subscription.filter)
-        return not is_new
 
-    monkeypatch.setattr(TenantBroker, "wants_replay", wants_replay)
+    monkeypatch.setattr(SysTopics, "subscribed", subscribed)  # `wants_replay` asks it
     client = harness.join(props=KEPT)
     client.send_subscribe(("a", 1), packet_id=1)
     client.send_unsubscribe("a", packet_id=2)
