@@ -29,7 +29,7 @@ BATCHES = 16  # in one turn of the measurement
 WARM_UP = 40  # batches
 _ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE_S = 30.0
-_SETTINGS = ("listeners.tcp.port=0", "admin.enabled=off", "log.level=error", "auth.cache_s=3600")
+_SETTINGS = ("listeners.tcp.port=0", "admin.enabled=off", "log.level=error", "auth.cache=1h")
 
 
 # --- a hub that does what its standard input says. Of another checkout it is run with that one's packages, so it imports nothing of the tests
@@ -55,9 +55,9 @@ class _Channel:
         self.closed = True
 
 
-def _connect_packet(number: int, version: int) -> bytes:
-    fields = [each.encode() for each in (f"c{number}", f"bench/dev{number}", "secret")]
-    body = b"\x00\x04MQTT" + bytes([version, 0xC2, 0, 60]) + (b"\0" if version == 5 else b"")
+def _connect_packet(number: int, version: int, client_id: str = "", keep_alive_s: int = 60) -> bytes:
+    fields = [each.encode() for each in (client_id or f"c{number}", f"bench/dev{number}", "secret")]
+    body = b"\x00\x04MQTT" + bytes([version, 0xC2, 0, keep_alive_s]) + (b"\0" if version == 5 else b"")
     body += b"".join(len(each).to_bytes(2, "big") + each for each in fields)
     return bytes([0x10, len(body)]) + body
 
@@ -71,6 +71,8 @@ class _Clients:
         self._parts = parts
         self._plane = parts.control.plane
         self._acceptor = parts.sockets.listeners._acceptors[0]
+        self._version = version
+        self._resident = _Channel()
         self._gone = Reason.NETWORK
         self._packets = [_connect_packet(number, version) for number in range(BATCH)]
 
@@ -88,7 +90,9 @@ class _Clients:
         self._go(channels)
 
     async def meet(self) -> None:
-        """Let the hub read the accounts of those who connect."""
+        """Let the hub read the accounts of those who connect, and one client stay: a hub forgets a tenant without any."""
+        self._acceptor.accepted(self._resident, "127.0.0.1", 39_999)
+        self._plane.feed(self._resident.connection, _connect_packet(0, self._version, "resident", 0))
         channels = self._come()
         await self._until(lambda: all(channel.connection.version for channel in channels))
         self._go(channels)
