@@ -18,10 +18,16 @@ cdef class Poller:
     cdef epoll_event *events
     cdef int event_at
     cdef int event_count
+    cdef int other_fd  # of whoever owns the reactor; -1: there is none
+    cdef bint is_other_ready
+    cdef bint is_cut_short  # the running turn ended by its deadline
+    cdef bint has_handled  # something since the plane's batch ended last
     cdef unsigned long long round
     cdef uint64_t turns, event_total, bytes_in, bytes_out, recv_calls, send_calls
 
+    cpdef bint wait(self, double until) except -1
     cpdef turn(self, double deadline)
+    cdef bint has_others_alone(self)
     cpdef settle(self)
     cdef int batch(self, double deadline) except -1
     cdef bint handle_fairly(self, Socket socket, uint32_t mask) except -1

@@ -1,8 +1,8 @@
 # cython: language_level=3, wraparound=False, binding=False
 """All device sockets of a process behind one private epoll descriptor: turns, batches, reading and writing.
 
-Knows no MQTT, no filter and no reactor; libc is called (`syscalls.pxd`) here, in `sockets` and in `listeners` alone. Whoever owns the reactor calls `turn(deadline)` when `fileno()` is readable, `tick(now)` ten
-times a second, and gives `schedule`, which is called once when output came up outside of a turn and `settle()` should follow.
+Knows no MQTT, no filter and no reactor; libc is called (`syscalls.pxd`) here, in `sockets` and in `listeners` alone. Whoever owns the reactor calls `wait(until)` for as long as it has nothing else to do, or
+`turn(deadline)` when `fileno()` is readable; `tick(now)` ten times a second; and gives `schedule`, which is called once when output came up outside of a turn and `settle()` should follow.
 
 Theory. A batch is what one `epoll_wait` reported. Bytes are fed, then the plane's `end_batch` wakes the sockets that have output, and each
 of them is written once.
@@ -25,6 +25,7 @@ import logging
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN, EINTR, errno
+from libc.math cimport ceil
 from libc.stdlib cimport free, malloc
 
 from iothub.engine.listeners cimport Listener, Listeners
@@ -48,6 +49,8 @@ cdef enum:
     READ_BYTES_BEFORE_SESSION = 1 << 12
     BITE_KIB = READ_BYTES >> 10
 
+cdef double TURN_S = 0.002  # then timers, database answers and the admin side have their turn
+cdef double LONGEST_WAIT_S = 3600.0
 cdef double PART_S = 0.004  # of a tenant in a round while others are ready
 cdef double SLOW_S = 0.004  # a feed that takes longer halves the client's next bite
 
@@ -67,6 +70,7 @@ cdef class Poller:
         self.sockets = Sockets(schedule)
         self.listeners = Listeners(self.sockets)
         self.warm = []
+        self.other_fd = -1
 
     def __dealloc__(self):
         free(self.buffer)
@@ -108,6 +112,49 @@ cdef class Poller:
         self.sockets.end_all()
         self.listeners.close_spare()
 
+    def watch(self, int fd):
+        """Let `wait` look at a descriptor of whoever owns the reactor, too. Nothing is read from it."""
+        if self.sockets.add(fd) < 0:
+            raise OSError(errno, "epoll_ctl failed")
+        self.other_fd = fd
+
+    cpdef bint wait(self, double until) except -1:
+        """Wait for sockets, and serve those that are ready.
+
+        True: whoever owns the reactor has something to do: that Unix time has come, its descriptor is ready, or the turn was too short for all
+        that is. A signal ends the wait, too, so that its handler is called.
+        """
+        cdef Sockets sockets = self.sockets
+        cdef double left
+        cdef int count, timeout_ms
+        if sockets.is_busy or sockets.epoll_fd < 0:
+            return True
+        if self.event_at >= self.event_count:
+            left = min(until - unix_time(), LONGEST_WAIT_S)
+            timeout_ms = <int> ceil(left * 1000.0) if left > 0.0 else 0
+            with nogil:
+                count = epoll_wait(sockets.epoll_fd, self.events, BATCH_EVENTS, timeout_ms)
+            if count <= 0:
+                return count == 0 and unix_time() >= until
+            self.event_at = 0
+            self.event_count = count
+            self.event_total += count
+            if self.has_others_alone():
+                return True
+        if self.engine is not None:
+            self.engine.turn.begin()  # a machine that was suspended is noticed before anything is handled
+            self.has_handled = True
+        self.is_other_ready = False
+        self.turn(monotonic() + TURN_S)
+        return self.is_other_ready or self.is_cut_short or unix_time() >= until
+
+    cdef bint has_others_alone(self):
+        """Whether nothing was reported but the other descriptor: that is done with."""
+        if self.event_count != 1 or self.events[0].data.fd != self.other_fd:
+            return False
+        self.event_at = 1
+        return True
+
     cpdef turn(self, double deadline):
         """Drain what is ready, until nothing is or the deadline (monotonic seconds) has passed."""
         cdef Sockets sockets = self.sockets
@@ -116,6 +163,7 @@ cdef class Poller:
         if sockets.is_busy or sockets.epoll_fd < 0:
             return
         self.turns += 1
+        self.is_cut_short = False
         sockets.is_busy = True
         try:
             while True:
@@ -127,11 +175,16 @@ cdef class Poller:
                     self.event_at = 0
                     self.event_count = count
                     self.event_total += count
+                    if self.has_others_alone():
+                        self.is_other_ready = True
+                        self.round += 1
+                        break
                 self.batch(deadline)
                 is_put_off = not is_put_off and self.has_many_to_write()
                 if not is_put_off:
                     self.write_batch()
                 if monotonic() >= deadline:
+                    self.is_cut_short = True
                     break
             if is_put_off:
                 self.write_batch()
@@ -145,6 +198,7 @@ cdef class Poller:
         if sockets.is_busy or sockets.epoll_fd < 0:
             return
         sockets.is_busy = True
+        self.has_handled = True  # by others
         try:
             self.write_batch()
         finally:
@@ -184,6 +238,9 @@ cdef class Poller:
             fd = self.events[self.event_at].data.fd
             mask = self.events[self.event_at].events
             self.event_at += 1
+            if fd == self.other_fd:
+                self.is_other_ready = True
+                continue
             if fd >= len(table):
                 continue
             item = table[fd]
@@ -192,6 +249,7 @@ cdef class Poller:
             if is_left_over:
                 mask &= EPOLLIN | EPOLLOUT  # the number may have a new owner since; a needless read does him no harm
             if type(item) is not Socket:
+                self.has_handled = True
                 self.listeners.accept_some(<Listener> item)
             else:
                 socket = <Socket> item
@@ -239,6 +297,7 @@ cdef class Poller:
         return True
 
     cdef int handle(self, Socket socket, uint32_t mask) except -1:
+        self.has_handled = True
         if socket.flags & (DEAD | DOOMED):
             return 0
         if mask & EPOLLOUT:
@@ -334,7 +393,8 @@ cdef class Poller:
         return socket.connection is not None and socket.connection.partial is not None
 
     cdef int write_batch(self) except -1:
-        self.finish_batch()
+        if self.has_handled:
+            self.finish_batch()
         self.sockets.free_closed()
         return 0
 
@@ -354,6 +414,7 @@ cdef class Poller:
                 for socket in dirty:
                     self.flush(socket)
             if not (sockets.failed or sockets.finished or sockets.doomed):
+                self.has_handled = False
                 return 0
             sockets.end_noted()
 

@@ -1,4 +1,4 @@
-"""The compiled poller inside Twisted: one reader of the epoll reactor, whose `doRead` is a turn.
+"""The compiled poller beside Twisted: it waits for the hub's reactor, or is a reader of another one, whose `doRead` is a turn.
 
 Knows no sockets and no MQTT; it lends the poller the reactor's time.
 """
@@ -19,7 +19,7 @@ from iothub.engine.poller import Poller
 from iothub.net.hub_reactor import PlaneReader
 from iothub.net.ports import ChannelAcceptor, EnginePlane
 
-TURN_S = 0.002  # then timers, database answers and the admin side have their turn
+_AT_ONCE = 0.0
 
 
 @implementer(IReadDescriptor)
@@ -31,6 +31,7 @@ class PollerTransports(PlaneReader):
         self._clock = clock
         self._reactor = reactor
         self._poller = Poller(plane, self._schedule)
+        self.watch, self.wait = self._poller.watch, self._poller.wait  # type: ignore[method-assign]  # without a call of Python
         self._is_closed = False
         reactor.addReader(self)  # type: ignore[no-untyped-call]
 
@@ -63,7 +64,7 @@ class PollerTransports(PlaneReader):
         return int(self._poller.fileno())
 
     def doRead(self) -> None:
-        self._poller.turn(self._clock.monotonic() + TURN_S)
+        self._poller.wait(_AT_ONCE)
 
     def connectionLost(self, reason: Failure) -> None:
         """Twisted ends every reader when it stops."""

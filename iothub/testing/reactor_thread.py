@@ -34,7 +34,7 @@ class ReactorThread:
     ) -> None:
         self.reactor.callFromThread(self.reactor.stop)
         self._thread.join(PATIENCE_S)
-        self.reactor.removeAll()  # type: ignore[no-untyped-call]
+        self.reactor.removeAll()
         for reader in self.reactor._internalReaders:
             reader.connectionLost(None)
         self.reactor._poller.close()

@@ -33,6 +33,7 @@ STATE_THAT_BEGINS_AS_NONE = {
     ("iothub.hub.late", "LateBound", "_part"): "the one place for real circles",
     ("iothub.hub.monitoring.metering", "_Account", "broker"): "a tenant's broker, which comes and goes",
     ("iothub.hub.serve", "HubProcess", "_failure"): "what ended the hub",
+    ("iothub.net.hub_reactor", "HubReactor", "_plane"): "the reader that waits for all, while there is one",
     ("iothub.peers.announced", "Announced", "_sender"): "the hub whose messages are being delivered, none between them",
     ("iothub.peers.cluster_clock", "ClusterClock", "_reference"): "a time",
     ("iothub.peers.cluster_clock", "ClusterClock", "_third"): "a time",

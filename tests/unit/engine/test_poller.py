@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from twisted.internet.task import Clock
@@ -60,6 +62,99 @@ def test_poller_few_events_end_as_one_batch_when_another_hub_gets_something(benc
         bench.turn()
 
     assert [count for count in ends if count] == [1, 1, 1, 3]
+
+
+def test_poller_batch_ends_once_for_each_event_and_never_for_nothing(bench) -> None:
+    (client, _), ends = bench.client(), []
+    end_batch = bench.plane.end_batch
+    bench.plane.end_batch = lambda: (ends.append(True), end_batch())
+    client.sendall(b"x")
+
+    bench.turn()
+    bench.turn()
+
+    assert (client.recv(2), ends) == (b"x", [True])
+
+
+class Handshake:
+    """A stream that answers before there is a connection."""
+
+    def __init__(self, transport) -> None:
+        self.transport, self.out, self.unsent = transport, bytearray(), 0
+
+    def received(self, data: bytes) -> None:
+        self.out += data.upper()
+        self.transport.wake()
+
+    def pending(self) -> bytearray:
+        return self.out
+
+
+def test_poller_answers_a_handshake_that_comes_after_a_batch_of_others(bench) -> None:
+    """Handshakes are handled behind the traffic, whose batch has ended by then."""
+    (client, _), (newcomer, connection) = bench.client(), bench.client()
+    transport = connection.transport
+    transport.connection, transport.stream = None, Handshake(transport)
+    newcomer.sendall(b"hello")
+    client.sendall(b"x")
+
+    bench.turn()
+
+    assert (client.recv(2), newcomer.recv(6)) == (b"x", b"HELLO")
+
+
+def test_poller_waits_for_a_descriptor_of_somebody_else_too(bench) -> None:
+    """Until then what clients send is served, and nobody else is to do anything."""
+    client, _ = bench.client()
+    theirs, other = socket.socketpair()
+    bench.poller.watch(theirs.fileno())
+    client.sendall(b"x")
+    told = [bench.poller.wait(time.time() + 100)]
+    other.send(b"y")
+    told.append(bench.poller.wait(time.time() + 100))
+    client.sendall(b"z")
+    told.append(bench.poller.wait(time.time() + 100))
+
+    assert (told, client.recv(3), theirs.recv(2)) == ([False, True, True], b"xz", b"y")
+    for each in (theirs, other):
+        each.close()
+
+
+def test_poller_waits_until_a_time_and_for_none_that_has_passed(bench) -> None:
+    began = time.monotonic()
+
+    assert bench.poller.wait(time.time() + 0.03)
+    assert bench.poller.wait(0)
+    assert 0.03 <= time.monotonic() - began < 5
+
+
+def test_poller_says_that_the_time_has_come_though_clients_send_all_the_time(bench) -> None:
+    client, _ = bench.client()
+    told = []
+    for until in (time.time() + 100, time.time() - 1):
+        client.sendall(b"x")
+        told.append(bench.poller.wait(until))
+
+    assert (told, client.recv(3)) == ([False, True], b"xx")
+
+
+def test_poller_turn_that_is_cut_short_lets_others_have_theirs(bench) -> None:
+    """What is left is served before anything new is waited for."""
+
+    def feed_slowly(connection: EchoConnection, data: bytes) -> None:
+        until = time.monotonic() + 0.003
+        while time.monotonic() < until:
+            pass
+        EchoConnection.feed(connection, data)
+
+    clients = [bench.client() for _ in range(20)]
+    for client, connection in clients:
+        client.sendall(b"x")
+        connection.feed = partial(feed_slowly, connection)
+    told = [bench.poller.wait(time.time() + 100) for _ in clients]
+    assert told == [True] * 20
+
+    assert [client.recv(2) for client, _ in clients] == [b"x"] * 20
 
 
 def test_poller_writes_once_to_each_of_many_for_all_that_is_ready(bench) -> None:

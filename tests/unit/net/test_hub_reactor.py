@@ -1,8 +1,10 @@
-"""The hub's reactor: the message plane's turns, and whoever else is read."""
+"""The hub's reactor: a message plane that waits for all, and whoever else is read."""
 
 from __future__ import annotations
 
+import select
 import socket
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -44,17 +46,26 @@ class Reader:
         self.other.close()
 
 
-class Plane(PlaneReader, Reader):
-    """The same, served directly."""
+class Plane(Reader, PlaneReader):
+    """The same, which waits itself."""
 
-    doRead = Reader.doRead  # noqa: N815
+    def watch(self, fileno: int) -> None:
+        self.epoll = select.epoll()
+        for each in (fileno, self.fileno()):
+            self.epoll.register(each, select.EPOLLIN)
+
+    def wait(self, until: float) -> bool:
+        numbers = {number for number, _ in self.epoll.poll(min(max(0.0, until - time.time()), 100.0))}
+        if self.fileno() in numbers:
+            self.doRead()
+        return numbers != {self.fileno()}
 
 
 @pytest.fixture
 def reactor() -> Iterator[HubReactor]:
     made = HubReactor()
     yield made
-    for reader in made.removeAll():  # type: ignore[no-untyped-call]
+    for reader in made.removeAll():
         if not isinstance(reader, Reader):  # those with which a reactor wakes itself
             reader.connectionLost(Failure(ConnectionAbortedError()))  # type: ignore[no-untyped-call]
     made._poller.close()
@@ -67,12 +78,12 @@ def made(reactor: HubReactor) -> Iterator[Callable[[type[Reader]], Reader]]:
     def make(kind: type[Reader]) -> Reader:
         reader = kind()
         readers.append(reader)
-        reactor.addReader(reader)  # type: ignore[no-untyped-call]
+        reactor.addReader(reader)
         return reader
 
     yield make
     for reader in readers:
-        reactor.removeReader(reader)  # type: ignore[no-untyped-call]
+        reactor.removeReader(reader)
         reader.close()
 
 
@@ -112,3 +123,57 @@ def test_whoever_is_removed_meanwhile_is_not_read(reactor: HubReactor, made: Mak
     reactor.doIteration(0)
 
     assert sorted(reader.asked.count("doRead") for reader in readers) == [0, 1]
+
+
+def test_what_the_plane_reads_alone_does_not_end_the_wait(reactor: HubReactor, made: Make) -> None:
+    """Twisted's timers and descriptors are looked at when something is due."""
+    plane = made(Plane)
+    plane.other.send(b"yz")
+    looked: list[object] = []
+    reactor._serve = looked.append  # type: ignore[method-assign]
+
+    reactor.doIteration(0.05)
+
+    assert (plane.asked, looked) == (["doRead"] * 3, [0])
+
+
+@pytest.mark.parametrize("is_set", [True, False])
+def test_a_timer_that_the_plane_sets_or_moves_is_met(reactor: HubReactor, made: Make, is_set: bool) -> None:
+    plane = made(Plane)
+    called: list[bool] = []
+    timer = None if is_set else reactor.callLater(100, called.append, True)
+    reactor.runUntilCurrent()
+    plane.on_read = lambda: reactor.callLater(0, called.append, True) if timer is None else timer.reset(0)  # type: ignore[assignment]
+
+    reactor.doIteration(100)
+    reactor.runUntilCurrent()
+
+    assert called == [True]
+
+
+def test_reactor_stops_in_the_plane_s_turn(reactor: HubReactor, made: Make) -> None:
+    made(Plane).on_read = reactor.stop
+
+    reactor.run(installSignalHandlers=False)
+
+    assert not reactor.running
+
+
+def test_a_plane_may_go_in_its_own_turn(reactor: HubReactor, made: Make) -> None:
+    plane = made(Plane)
+    plane.on_read = lambda: reactor.removeReader(plane)
+
+    reactor.doIteration(100)
+    plane.other.send(b"y")
+    reactor.doIteration(0)
+
+    assert plane.asked == ["doRead"]
+
+
+def test_a_plane_goes_with_all_others(reactor: HubReactor, made: Make) -> None:
+    plane, second = made(Plane), made(Plane)
+
+    assert {plane, second} <= set(reactor.removeAll())
+    reactor.doIteration(0)
+
+    assert (plane.asked, second.asked) == ([], [])
