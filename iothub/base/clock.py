@@ -6,6 +6,7 @@ Knows no timers: deadlines belong to the engine's wheel and to the reactor.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Protocol
 
 
@@ -32,6 +33,4 @@ class SystemClock:
 
     monotonic = staticmethod(time.monotonic)  # the functions themselves: a packet's way asks ten times
     wall = staticmethod(time.time)
-
-    def boottime(self) -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    boottime = staticmethod(partial(time.clock_gettime, time.CLOCK_BOOTTIME))

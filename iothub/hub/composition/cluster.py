@@ -15,12 +15,12 @@ from twisted.python.failure import Failure
 from iothub.base.clock import Clock, SystemClock
 from iothub.base.errors import IotHubError
 from iothub.engine.plane import Plane
+from iothub.engine.waking import WakingClock
 from iothub.hub.cluster.cluster import HubCluster
 from iothub.hub.cluster.cluster_parts import ClusterParts
 from iothub.hub.cluster.peer_wills import PeerWills
 from iothub.hub.cluster.session_directory import PeerDirectory
 from iothub.hub.cluster.session_locks import SessionLocks
-from iothub.hub.cluster.waking import WakingClock
 from iothub.hub.composition.foundation import Foundation
 from iothub.peers.account_hints import HINT_TYPES, AccountHints
 from iothub.peers.announced_bans import BAN_TYPES, BanAnnouncer, BanReceiver

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from iothub.engine.message import Message
-from iothub.hub.cluster.waking import WakingClock
+from iothub.engine.waking import WakingClock
 from iothub.testing.clock import ManualClock
 from iothub.testing.engine import Bench, packets, publish
 from tests.support.in_process.clustered_hub import Node, other
