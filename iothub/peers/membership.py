@@ -25,6 +25,7 @@ from typing import Protocol
 from iothub.base.clock import BootClock
 from iothub.peers.link import SILENT_S
 from iothub.peers.ports import PeerId
+from iothub.peers.route_term import RouteTerm
 
 LOOK_S = 3.0  # so long a look at the own row says that this hub is not gone, from its begin
 GONE_S = 10.0
@@ -132,6 +133,7 @@ class Membership:
         self.is_up = False
         self._is_ready = False
         self.gone = ""  # why this hub itself is gone: it serves nobody any more, and begins again
+        self.may_route = RouteTerm(clock.boottime, self._may_route_longer)  # whether `routes_until` is still to come
 
     # --- a look at the rows
 
@@ -139,11 +141,12 @@ class Membership:
         """Take all rows; return what is to be written. `written` must be called with it."""
         mine = next((row for row in look.rows if row.peer.node == self._me.node), None)
         if mine is None or mine.peer != self._me or mine.is_gone:
-            self.gone = self.gone or "gone"
+            self._end("gone")
             return None
         self.is_up |= mine.state != JOINING  # also when nobody has answered that it was written
         gap_s = min(max(look.began - self._look_began, 0.0), GAP_S)
         self._look_began = look.began
+        self._set_term()
         for row in look.rows:
             if row is not mine:
                 self._note_row(row, gap_s)
@@ -178,7 +181,7 @@ class Membership:
         elif self._unlinked_since is None:
             self._unlinked_since = now
         elif now - self._unlinked_since >= UNLINKED_S:
-            self.gone = self.gone or UNLINKED
+            self._end(UNLINKED)
 
     def due(self) -> float:
         """Return when `pass_time` has something to do, if no link and no row changes; infinity: never."""
@@ -201,7 +204,14 @@ class Membership:
 
     def told_gone(self) -> None:
         """Note that a member has read that this hub is gone."""
-        self.gone = self.gone or "gone"
+        self._end("gone")
+
+    def _end(self, why: str) -> None:
+        self.gone = self.gone or why
+        self._set_term()
+
+    def _set_term(self) -> None:
+        self.may_route.until = -math.inf if self.gone else self._look_began + LOOK_S
 
     # --- what it means
 
@@ -219,10 +229,9 @@ class Membership:
         ages = [links.evidence_age(peer) for peer in self.members().union(links.linked())]
         return max(by_look, now - max(ages) + SILENT_S) if ages else by_look
 
-    def may_route(self) -> bool:
-        """Tell whether that time is still to come; as a rule the last look says so, and no link has to be asked."""
-        now = self._clock.boottime()
-        return not self.gone and (now < self._look_began + LOOK_S or now < self.routes_until())
+    def _may_route_longer(self) -> bool:
+        """The last look does not say so any more."""
+        return not self.gone and self._clock.boottime() < self.routes_until()
 
     def members(self) -> frozenset[PeerId]:
         """Return the other hubs that serve clients, by their rows: nobody is acknowledged what they do not know."""

@@ -184,8 +184,12 @@ class Heartbeat:
         clock, boot_clock = self._parts.clock, self._parts.boot_clock
         return clock.monotonic() + self._membership.routes_until() - boot_clock.boottime()
 
-    def may_acknowledge(self) -> bool:
-        """Tell whether what was routed may be acknowledged now: asked after the last read of a batch, so it reads the clock."""
+    @property
+    def may_acknowledge(self) -> Callable[[], bool]:
+        """What tells whether what was routed may be acknowledged now: asked after the last read of a batch, so it reads the clock."""
+        return self._may_once_joined if self._membership is None else self._membership.may_route
+
+    def _may_once_joined(self) -> bool:
         return self._membership is not None and self._membership.may_route()
 
     @property
