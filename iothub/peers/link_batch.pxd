@@ -1,7 +1,6 @@
 cimport cython
 
-from iothub.engine.routed cimport RoutedBatch, decode_routed, tenant_of_routed
-from iothub.engine.state cimport TenantPlane
+from iothub.engine.routed cimport RoutedBatch
 
 cdef object _PUBLISH
 
@@ -17,9 +16,3 @@ cdef class LinkBatch(RoutedBatch):
     cpdef object note_load(self)
     cpdef object drop(self, bytes body, object reason)
     cpdef object set_full(self, bint is_full)
-
-
-@cython.locals(
-    at=Py_ssize_t, size=Py_ssize_t, tenant_id="long long", arrived=list, messages=list, tenant=TenantPlane,
-)
-cpdef list read_messages(bytes body, set opened, dict tenants)

@@ -1,7 +1,7 @@
 # cython: annotation_typing=False
-"""The messages of a turn for one other hub, on their way to its link; what a frame of them is to the hub that gets it.
+"""The messages of a turn for one other hub, on their way to its link.
 
-Knows no route and no tenant's state. Compiled: every message to or from another hub passes through it.
+Knows no route and no tenant's state. Compiled: every message to another hub passes through it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from typing import Any
 
 from iothub.base.errors import LocalProtocolError, UnavailableError
 from iothub.base.reasons import Drop
-from iothub.engine.message import Message
-from iothub.engine.routed import RoutedBatch, decode_routed, tenant_of_routed
-from iothub.engine.state import TenantPlane
+from iothub.engine.routed import RoutedBatch
 from iothub.engine.turn import Turn
-from iothub.peers.frames import BadFrameError, FrameType
+from iothub.peers.frames import FrameType
 
 _PUBLISH = FrameType.PUBLISH
 
@@ -65,31 +63,3 @@ class LinkBatch(RoutedBatch):
     def set_full(self, is_full: bool) -> None:
         """Let publishers wait for it, or no more."""
         raise NotImplementedError
-
-
-def read_messages(body: bytes, opened: set[int], tenants: dict[int, Any]) -> list[tuple[Any, list[Message]]]:
-    """Return (open tenant, messages) in their order, of those tenants that are open here.
-
-    `opened`: tenants that the sender has open; `tenants`: those that are open here. Raises BadFrameError: some of it cannot be read, or is of a
-    tenant that the sender has not open.
-    """
-    if not body:
-        raise BadFrameError("a PUBLISH without a message")
-    arrived: list[tuple[Any, list[Message]]] = []
-    at = 0
-    size = len(body)
-    while at < size:
-        tenant_id = tenant_of_routed(body, at)
-        if tenant_id not in opened:
-            raise BadFrameError(f"a frame of tenant {tenant_id}, which the sender has not open")
-        here = tenants.get(tenant_id)
-        messages: list[Message] = []
-        if here is None:  # its last client has left since
-            at = decode_routed(body, at, tenant_id, {}, {}, messages)
-        else:
-            tenant: TenantPlane = here.tenant
-            at = decode_routed(body, at, tenant_id, tenant.sessions.awake, tenant.router.cache.young, messages)
-            arrived.append((here, messages))
-        if at < 0:
-            raise BadFrameError(f"a PUBLISH of tenant {tenant_id} that cannot be read")
-    return arrived

@@ -31,6 +31,7 @@ from iothub.peers.ports import (
     Wire,
     WireOwner,
 )
+from iothub.peers.receivers import Receivers
 
 CONNECT_S = 2.0
 HELLO_S = 2.0
@@ -74,7 +75,7 @@ class Links:
         self._observer = observer
         self._tell_clock = tell_clock
         self._on_change = on_change
-        self._receivers: dict[FrameType, tuple[Receiver, bool]] = {}
+        self._receivers = Receivers()
         self._watchers: list[OnAcknowledged] = []
         self._peers: dict[int, KnownPeer] = {}
         self._floors: dict[int, int] = {}  # node -> the least incarnation that is not gone
@@ -87,7 +88,7 @@ class Links:
         `is_waited_for`: somebody waits for the acknowledgement, so it leaves in the turn in which the frame is applied.
         """
         for frame_type in types:
-            self._receivers[frame_type] = (receiver, is_waited_for)
+            self._receivers.by_type[frame_type] = (receiver, is_waited_for)
 
     def watch(self, on_acknowledged: OnAcknowledged) -> None:
         """Call as `OnAcknowledged` says, after each acknowledgement of a peer and at the begin of a connection."""
@@ -291,7 +292,7 @@ class Links:
                 frozenset(hello.features),
                 self._settings,
                 self._clock,
-                self._apply,
+                self._receivers,
                 self._acknowledged,
                 tell,
                 self.changed,
@@ -301,7 +302,7 @@ class Links:
         peer.link = link
         self._begin(peer, link, connection, applied_by_peer)
         if is_new:
-            for receiver in self._all_receivers():
+            for receiver in self._receivers.all():
                 receiver.peer_up(peer.id)
         return None
 
@@ -362,14 +363,6 @@ class Links:
         link.attach(connection.wire, applied_by_peer, peer.since)
         self._observer.link_up(peer.id, peer.name, peer.address)
 
-    def _apply(self, peer: PeerId, frame_type: FrameType, body: bytes) -> bool:
-        found = self._receivers.get(frame_type)
-        if found is None:
-            raise BadFrameError(f"a frame of type {frame_type.name}, which HELLO did not name")
-        receiver, is_waited_for = found
-        receiver.frame(peer, frame_type, body)
-        return is_waited_for
-
     def _acknowledged(self, peer: PeerId, applied: int, arrived: int) -> None:
         for watcher in self._watchers:
             watcher(peer, applied, arrived)
@@ -418,7 +411,7 @@ class Links:
             peer.link.end()
         self._observer.peer_gone(peer.id, frames_left, bytes_left)
         if peer.link is not None:
-            for receiver in self._all_receivers():
+            for receiver in self._receivers.all():
                 receiver.peer_gone(peer.id)
 
     def _note_row(self, row: PeerAddress, now: float) -> None:
@@ -486,7 +479,7 @@ class Links:
 
     def _hello(self, peer: KnownPeer) -> bytes:
         me, link = self._me, peer.link
-        features = tuple(sorted(int(each) for each in self._receivers))
+        features = tuple(sorted(int(each) for each in self._receivers.by_type))
         knows = (peer.id.incarnation, link.applied) if link is not None else None
         return Hello(
             frames.PROTOCOL, me.installation, me.node, me.incarnation, me.name, me.version, features, knows
@@ -508,6 +501,3 @@ class Links:
     def _link(self, peer: PeerId) -> Link | None:
         known = self._known(peer)
         return known.link if known is not None else None
-
-    def _all_receivers(self) -> list[Receiver]:
-        return list(dict.fromkeys(receiver for receiver, _ in self._receivers.values()))

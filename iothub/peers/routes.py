@@ -25,11 +25,11 @@ from iothub.engine.plane import Plane
 from iothub.engine.routed import decode_routed, tenant_of_routed
 from iothub.engine.state import Session, TenantPlane
 from iothub.peers.announced import EVERYTHING, QOS0, Announced, Announcement
+from iothub.peers.arrived import ArrivedMessages
 from iothub.peers.frames import BadFrameError, FrameType
 from iothub.peers.group_frames import GroupCongested, GroupNumbers, GroupPublish, decode_group_publishes
 from iothub.peers.groups import Groups
 from iothub.peers.known import OwnPlace
-from iothub.peers.link_batch import read_messages
 from iothub.peers.options import Change, OptionChange, Pair, TenantOptions
 from iothub.peers.places import NOWHERE, Offsets, joined
 from iothub.peers.ports import PeerId
@@ -78,7 +78,7 @@ class _OpenTenant:
         self.options = TenantOptions(tenant, plane)
 
 
-class Routes:
+class Routes(ArrivedMessages):
     """Fulfils `Receiver` of links, and what the tenants' package asks of other hubs. On the reactor thread.
 
     Invariants: all that is kept of a peer is in its `RoutedPeer`, and goes with it. A peer is waited for by name (`unanswered`) before it was
@@ -89,22 +89,18 @@ class Routes:
         self, links: RouteLinks, plane: Plane, call_soon: Callable[[OnDone], object], own: OwnPlace | None = None
     ) -> None:
         """`call_soon`: calls back when the running turn is over. `own`: how far the session log is known here; None: there is none."""
+        super().__init__(plane, _nowhere)
         self._links = links
-        self._plane = plane
         self._call_soon = call_soon
         self._own = own or OwnPlace()
         self._on_closed_at: list[OnClosedAt] = []
         self._on_closed: list[OnClosed] = []
         self._groups = Groups(plane, call_soon)
         self._members: frozenset[PeerId] = frozenset()
-        self._peers: dict[PeerId, RoutedPeer] = {}
         self._at_node: dict[int, RoutedPeer] = {}  # the same
-        self._tenants: dict[int, _OpenTenant] = {}
         self._changed: dict[int, _OpenTenant] = {}
         self._is_called_soon = False
         self._number = 0
-        self._observers: list[RouteObserver] = []
-        self._place_of: PlaceOf = _nowhere
 
     def follow(self, place_of: PlaceOf) -> None:
         """Ask this how far another hub has said that it has applied the session log; at composition."""
@@ -281,14 +277,8 @@ class Routes:
 
     # --- what other hubs say
 
-    def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
-        """Fulfils `Receiver`. Raises BadFrameError: it is malformed, or of a tenant that the peer has not open."""
-        sender = self._peers.get(peer)
-        if sender is None:
-            return  # it is gone, or this hub is closing
-        if frame_type == FrameType.PUBLISH:
-            self._take_messages(sender, body)
-        elif frame_type in _GROUP_TYPES:
+    def _take_other(self, sender: RoutedPeer, frame_type: FrameType, body: bytes) -> None:
+        if frame_type in _GROUP_TYPES:
             self._take_group_frame(sender, frame_type, body)
         elif frame_type == FrameType.ROUTE:
             self._take_routes(sender, RouteChange.decode(body))
@@ -302,21 +292,9 @@ class Routes:
             if tenant_id in sender.opened:
                 sender.opened.discard(tenant_id)
                 self._stop_announcing(tenant_id)
-                self._note_left(peer, tenant_id, is_gone=False)
+                self._note_left(sender.id, tenant_id, is_gone=False)
             for on_closed_at in self._on_closed_at:
                 on_closed_at(sender.id, tenant_id)
-
-    def _take_messages(self, sender: RoutedPeer, body: bytes) -> None:
-        """Nothing of a frame is delivered that cannot be read to its end: it comes again."""
-        for here, messages in read_messages(body, sender.opened, self._tenants):
-            tenant: TenantPlane = here.tenant
-            if tenant.changing is not None:
-                tenant.changing.arriving(sender.id, self._place_of(sender.id))
-            if tenant.routing is not None:
-                tenant.routing.arriving(sender.id)
-            for topic in self._plane.publish_arrived(tenant, messages):
-                for observer in self._observers:
-                    observer.retained_arrived(sender.id, tenant.tenant_id, topic)
 
     def _take_group_frame(self, sender: RoutedPeer, frame_type: FrameType, body: bytes) -> None:
         groups = sender.groups
