@@ -11,7 +11,8 @@ from pathlib import Path
 from iothub.config.datadir import DataDir
 from iothub.config.loader import Loaded, settings_of, value_of
 from iothub.config.sections import Config
-from iothub.hub.stores.drivers import needed_tables, queue_drivers
+from iothub.hub.stores.choices import queue_drivers
+from iothub.hub.stores.drivers import needed_tables
 
 _ARCHIVE = "spark.archive"
 

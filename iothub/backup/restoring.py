@@ -20,7 +20,7 @@ from iothub.base.clock import Clock
 from iothub.base.errors import ConflictError, CorruptRecordError, UnavailableError
 from iothub.config.datadir import STAGED, UNFINISHED_RESTORE, DataDir
 from iothub.config.sections import Config
-from iothub.hub.stores.drivers import file_versions
+from iothub.hub.stores.choices import file_versions
 from iothub_services.metrics.probes import disk_free_bytes
 
 _FOLDER_MODE = 0o700

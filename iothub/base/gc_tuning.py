@@ -1,4 +1,4 @@
-"""When Python looks for garbage: not while much is made that stays, and rarely once a hub has started."""
+"""When Python looks for garbage: rarely while much is made that stays, as by a start, and once a hub has started."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def relax() -> None:
+    """Look rarely from now on: what is loaded stays, and going through it again and again takes an eighth of the time of a start."""
+    gc.set_threshold(50_000, 20, 100)
+
+
 def settle() -> None:
     """What lives as long as the hub is looked at no more."""
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    relax()

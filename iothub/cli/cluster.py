@@ -21,6 +21,7 @@ from iothub.cli.numbers import WholeNumber
 from iothub.cli.progress import Progress
 from iothub.config.datadir import DataDir
 from iothub.config.workers import node_numbers
+from iothub.peers import link_files
 from iothub.records.admin_commands import Json, Verb
 
 if TYPE_CHECKING:
@@ -241,18 +242,18 @@ def init_ca(app: App, directory: Path | None, days: int, is_forced: bool) -> Non
     target = directory or app.data_dir.cluster_files
     pem = certificates.make_authority(days)
     files = {
-        target / certificates.CA_KEY_FILE: (pem.key, 0o600),
-        target / certificates.CA_FILE: (pem.certificate, 0o644),
+        target / link_files.CA_KEY_FILE: (pem.key, 0o600),
+        target / link_files.CA_FILE: (pem.certificate, 0o644),
     }
     _write(target, files, is_forced=is_forced)
     where = "" if directory is None else f" --ca {directory}"
     app.done(
-        f"wrote {target / certificates.CA_FILE} and {target / certificates.CA_KEY_FILE}\n"
+        f"wrote {target / link_files.CA_FILE} and {target / link_files.CA_KEY_FILE}\n"
         f"next: iothub cluster issue NODE{where}, once for each hub",
         {
             "name": "init-ca",
-            "ca_file": str(target / certificates.CA_FILE),
-            "ca_key_file": str(target / certificates.CA_KEY_FILE),
+            "ca_file": str(target / link_files.CA_FILE),
+            "ca_key_file": str(target / link_files.CA_KEY_FILE),
         },
     )
 
@@ -291,10 +292,10 @@ def issue(
     authority = _authority(ca or app.data_dir.cluster_files)
     pem = certificates.issue(authority, node, hosts, days)
     files = {
-        target / certificates.KEY_FILE: (pem.key, 0o600),
-        target / certificates.CERTIFICATE_FILE: (pem.certificate, 0o644),
+        target / link_files.KEY_FILE: (pem.key, 0o600),
+        target / link_files.CERTIFICATE_FILE: (pem.certificate, 0o644),
     }
-    ca_file = target / certificates.CA_FILE
+    ca_file = target / link_files.CA_FILE
     if not ca_file.exists() or ca_file.read_bytes() != authority.certificate:
         files[ca_file] = (authority.certificate, 0o644)
     _write(target, files, is_forced=is_forced)
@@ -302,7 +303,7 @@ def issue(
         f"wrote the certificate of node {node} to {target}",
         {
             "node": node,
-            "certificate_file": str(target / certificates.CERTIFICATE_FILE),
+            "certificate_file": str(target / link_files.CERTIFICATE_FILE),
             "days": days,
             "hosts": list(hosts),
         },
@@ -325,7 +326,7 @@ def _authority(directory: Path) -> Pem:
 
     try:
         return certificates.Pem(
-            (directory / certificates.CA_FILE).read_bytes(), (directory / certificates.CA_KEY_FILE).read_bytes()
+            (directory / link_files.CA_FILE).read_bytes(), (directory / link_files.CA_KEY_FILE).read_bytes()
         )
     except OSError as error:
         raise _with_hint(cannot_be_read(error.filename, error)) from None

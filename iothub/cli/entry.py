@@ -9,6 +9,7 @@ import io
 import os
 import signal
 import sys
+import time
 from types import FrameType
 
 _INTERRUPTED = 130
@@ -23,7 +24,10 @@ def main() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale that lacks a character of an answer
-    from iothub.base import log_level
+    from iothub.base import gc_tuning, log_level
+
+    log_level.program_began_at = time.monotonic()
+    gc_tuning.relax()
     from iothub.cli.main import run
 
     log_level.is_command = True  # `serve` configures the log anew, by its settings

@@ -18,6 +18,7 @@ from iothub.cli import output
 from iothub.cli.app import App, Command
 from iothub.config import value_types
 from iothub.config.sections import Admin
+from iothub.hub.phase import BEGIN_AGAIN, BEGIN_AGAIN_DRAINING
 from iothub.hub.workers.supervised import DRAINING
 from iothub.net.backend import require_fresh_build, select_backend
 
@@ -98,8 +99,6 @@ def command(
 
 def _replaced(code: int) -> int:
     """Replace this process if the hub is to begin again; else return the exit code."""
-    from iothub.hub.serve import BEGIN_AGAIN, BEGIN_AGAIN_DRAINING
-
     if code in (BEGIN_AGAIN, BEGIN_AGAIN_DRAINING):
         words = _again(sys.orig_argv, is_draining=code == BEGIN_AGAIN_DRAINING)
         os.execv(sys.executable, words)  # noqa: S606 - the program that runs already

@@ -14,7 +14,7 @@ from iothub.cli.app import App
 from iothub.config.check import Checked
 from iothub.config.datadir import DataDir
 from iothub.config.workers import of_worker
-from iothub.hub.serve import BEGIN_AGAIN, BEGIN_AGAIN_DRAINING, serve_worker
+from iothub.hub.phase import BEGIN_AGAIN, BEGIN_AGAIN_DRAINING
 from iothub.hub.workers import supervised
 from iothub.hub.workers.supervised import Reporter
 
@@ -31,6 +31,8 @@ def serve(app: App, flags: tuple[str, ...], worker: int, *, is_fail_fast: bool, 
         read = partial(_read_for, app, flags, data_dir)
         settings = read().loaded.config
         log.name_process(settings.node.name)
+        from iothub.hub.serve import serve_worker
+
         code = serve_worker(settings, data_dir, read, report, is_fail_fast=is_fail_fast, is_draining=is_draining)
         return supervised.BEGINS_AGAIN if code in (BEGIN_AGAIN, BEGIN_AGAIN_DRAINING) else code
     except IotHubError as error:

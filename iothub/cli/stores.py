@@ -16,14 +16,8 @@ from iothub.base.errors import ConflictError, NotFoundError
 from iothub.cli import output
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
-from iothub.hub.stores.drivers import (
-    Drivers,
-    kafka_log,
-    needed_tables,
-    owned_tables,
-    queue_drivers,
-    redis_queues,
-)
+from iothub.hub.stores.choices import queue_drivers
+from iothub.hub.stores.drivers import Drivers, kafka_log, needed_tables, owned_tables, redis_queues
 from iothub.hub.stores.installation import installation_of
 from iothub_services.events.port import NOWHERE, EventLog, Offsets
 from iothub_services.hbase import from_settings

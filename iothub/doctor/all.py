@@ -26,7 +26,8 @@ from iothub.doctor import (
     streams,
 )
 from iothub.doctor.findings import Check
-from iothub.hub.stores.drivers import file_versions, needed_tables, queue_drivers
+from iothub.hub.stores.choices import file_versions, queue_drivers
+from iothub.hub.stores.drivers import needed_tables
 
 
 def checks(data_dir: DataDir, settings: Config) -> list[Check]:

@@ -14,7 +14,8 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.doctor import streams
 from iothub.doctor.findings import Check, Finding, State, timed, unless_down
-from iothub.hub.stores.drivers import needed_tables, owned_tables, queue_drivers, redis_queues, require_extra
+from iothub.hub.stores.choices import queue_drivers
+from iothub.hub.stores.drivers import needed_tables, owned_tables, redis_queues, require_extra
 from iothub.hub.stores.installation import Owned, installation_of
 from iothub.hub.stores.stream_drivers import owned_topics
 from iothub_services.hbase import calls, from_settings

@@ -19,7 +19,7 @@ from iothub.config.sections import Config
 from iothub.doctor.findings import Check, Finding, State
 from iothub.hub.from_settings import certificate_files, links_by_process
 from iothub.peers import certificates
-from iothub.peers.certificates import LinkFiles
+from iothub.peers.link_files import LinkFiles
 from iothub_services.metrics import probes
 
 _DAY_S = 86400.0

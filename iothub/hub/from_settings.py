@@ -14,7 +14,7 @@ from iothub.config.workers import node_numbers
 from iothub.engine.limits import PlaneLimits
 from iothub.net.listener_info import ListenerInfo, listener_info
 from iothub.peers.addresses import UNIX
-from iothub.peers.certificates import CA_FILE, CERTIFICATE_FILE, KEY_FILE, LinkFiles
+from iothub.peers.link_files import CA_FILE, CERTIFICATE_FILE, KEY_FILE, LinkFiles
 from iothub_services.auth.authenticator import AuthSettings
 from iothub_services.auth.check_pool import CheckSettings
 from iothub_services.auth.directory import DirectorySettings

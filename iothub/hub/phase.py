@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+BEGIN_AGAIN, BEGIN_AGAIN_DRAINING = -1, -2
+"""Instead of an exit code: the process is to be replaced by one with the same command line, at once; it drained, and goes on with that."""
+
 OnDrain = Callable[[bool], None]
 """Gets whether the hub drains, whenever that changes, but for the drain of a stop: the next process lets clients in."""
 

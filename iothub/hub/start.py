@@ -12,6 +12,7 @@ from iothub.base import gc_tuning, log
 from iothub.base.errors import UnavailableError
 from iothub.hub.open_sockets import OpenSockets
 from iothub.hub.parts import Parts
+from iothub.hub.start_times import HOW_LONG, StartTimes
 from iothub.hub.stores.queue_repair import rebuild_queues
 from iothub.records.state import SessionState
 from iothub_services.events.port import Offsets
@@ -21,27 +22,33 @@ from iothub_tenants.background.session_recovery import Peers
 class Start:
     """Starts a hub once, on the reactor thread."""
 
-    def __init__(self, parts: Parts, sockets: OpenSockets, announce: Callable[[str], None]) -> None:
-        """`announce`: gets the addresses of the listeners."""
+    def __init__(self, parts: Parts, sockets: OpenSockets, announce: Callable[[str], None], times: StartTimes) -> None:
+        """`announce`: gets the addresses of the listeners. `times`: since the program began."""
         self._parts = parts
         self._sockets = sockets
         self._announce = announce
+        self._times = times
         self._log = log.get(__name__)
 
     async def run(self) -> None:
         """Load what is durable, then open the listeners; only then is the hub ready. Raises IotHubError."""
-        parts, cluster = self._parts, self._parts.control.cluster
+        parts, cluster, times = self._parts, self._parts.control.cluster, self._times
+        times.ended("loading")
         parts.process.hub_file.report_last_run()
         self._open_http()
         self._sockets.try_ports()
         self._open_clients()
         await self._take_stores()
+        times.ended("servers")
         peers = None if cluster is None else await cluster.join()
+        times.ended("joining")
         watcher = await parts.tasks.accounts.following.watch()
         sessions, folded = await self._recover(peers)
         await parts.tasks.accounts.catch_up(watcher)
+        times.ended("sessions")
         if cluster is not None:
             await cluster.open(folded)
+        times.ended("linking")
         self._require_wanted()
         if not sessions:  # with them it starts all the same: they are kept, and `/readyz` says that nobody gets in
             parts.monitoring.watch.require_room()
@@ -49,6 +56,7 @@ class Start:
         await parts.tasks.machine.run_once()
         self._warn_of_descriptors()
         self._note_ready()
+        times.ended("opening")
         parts.process.phase.become_ready()
         parts.tasks.start()
         parts.monitoring.lag.start()
@@ -57,6 +65,7 @@ class Start:
         if parts.process.phase.is_draining:
             self._log.warning("draining as before this process: no client is let in before `iothub cluster resume`")
         self._log.info("ready", twin=parts.process.twin, sessions=sessions, **self._addresses())
+        self._log.info(HOW_LONG, **times.fields())
 
     def _require_wanted(self) -> None:
         """Raises UnavailableError: the hub has been stopped meanwhile, and its listeners must not open."""

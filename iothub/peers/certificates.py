@@ -6,14 +6,12 @@ Knows no connection. A certificate names its node by a URI among its alternative
 from __future__ import annotations
 
 import ipaddress
-import re
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import cast
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -22,11 +20,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from iothub.base.errors import ConfigError
+from iothub.peers.link_files import CA_FILE, CA_KEY_FILE, NODE, LinkFiles, only_node
 
-CA_FILE, CA_KEY_FILE = "ca.pem", "ca-key.pem"
-CERTIFICATE_FILE, KEY_FILE = "cert.pem", "key.pem"
 MOST_DAYS = 3650
-_NODE = "urn:iothub:node:"
 _EARLIER = timedelta(minutes=5)  # clocks of machines differ
 _NAME_CHARS = 253
 _HINT = "`iothub cluster issue` makes the certificate of a node"
@@ -38,15 +34,6 @@ class Pem:
 
     certificate: bytes
     key: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class LinkFiles:
-    """Where a hub has what its links need."""
-
-    ca: Path
-    certificate: Path
-    key: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +65,7 @@ def issue(authority: Pem, node: int, hosts: Sequence[str], days: int) -> Pem:
     """
     ca, ca_key = _authority(authority)
     key = ec.generate_private_key(ec.SECP256R1())
-    names = [x509.UniformResourceIdentifier(f"{_NODE}{node}"), *(_host(host) for host in dict.fromkeys(hosts))]
+    names = [x509.UniformResourceIdentifier(f"{NODE}{node}"), *(_host(host) for host in dict.fromkeys(hosts))]
     certificate = (
         _builder(_name(f"iothub node {node}"), ca.subject, key, days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -91,12 +78,6 @@ def issue(authority: Pem, node: int, hosts: Sequence[str], days: int) -> Pem:
         .sign(ca_key, hashes.SHA256())
     )
     return _pem(certificate, key)
-
-
-def node_of(certificate: Mapping[str, object]) -> int | None:
-    """Return the node number of a verified certificate (`ssl.SSLObject.getpeercert`); None: it is for no node."""
-    names = cast("Sequence[tuple[str, str]]", certificate.get("subjectAltName", ()))
-    return _only_node([value for kind, value in names if kind == "URI"])
 
 
 def load(files: LinkFiles, node: int) -> Credentials:
@@ -167,14 +148,8 @@ def _read(setting: str, path: Path) -> bytes:
 def _node_in(certificate: x509.Certificate) -> int | None:
     with suppress(x509.ExtensionNotFound, ValueError):
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        return _only_node(names.get_values_for_type(x509.UniformResourceIdentifier))
+        return only_node(names.get_values_for_type(x509.UniformResourceIdentifier))
     return None
-
-
-def _only_node(uris: Sequence[str]) -> int | None:
-    """A certificate for several nodes is for none."""
-    nodes = [uri.removeprefix(_NODE) for uri in uris if uri.startswith(_NODE)]
-    return int(nodes[0]) if len(nodes) == 1 and re.fullmatch("0|[1-9][0-9]{0,4}", nodes[0]) else None
 
 
 def _authority(pem: Pem) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:

@@ -14,7 +14,7 @@ from iothub.net.filters import ClientFacts, FilterClosed
 from iothub.net.ports import Channel
 from iothub.net.stream import Stream
 from iothub.net.tls import TlsFilter
-from iothub.peers import certificates
+from iothub.peers import link_files
 
 OnRefused = Callable[[WireRefusal, str], None]
 """Gets the name and what is known beyond it."""
@@ -73,7 +73,7 @@ class LinkTls(TlsFilter):
     @property
     def node(self) -> int | None:
         """The node number of the other side's certificate; None: it is for no node."""
-        return certificates.node_of(self.certificate())
+        return link_files.node_of(self.certificate())
 
 
 class Handshake:

@@ -103,6 +103,9 @@ def _scoped(scope: Scope) -> Callable[[Request, Caller], Any]:
     return check
 
 
+_PROBLEM = Problem.model_json_schema()
+
+
 class Routes:
     """Paths of one subject."""
 
@@ -152,7 +155,7 @@ class Routes:
             done["model"] = returns
         elif media_type != "application/json":
             done["content"] = {media_type: {"schema": {"type": "string"}}}
-        problem = {"description": "Refused.", "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
+        problem = {"description": "Refused.", "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
 
         def decorate(handler: Handler) -> Handler:
             options = {

@@ -32,7 +32,7 @@ STATE_THAT_BEGINS_AS_NONE = {
     ("iothub.dashboard.checked", "Checked", "_asked"): "what a form has sent to be checked, if that still stands",
     ("iothub.hub.late", "LateBound", "_part"): "the one place for real circles",
     ("iothub.hub.monitoring.metering", "_Account", "broker"): "a tenant's broker, which comes and goes",
-    ("iothub.hub.serve", "HubProcess", "_failure"): "what ended the hub",
+    ("iothub.hub.hub_process", "HubProcess", "_failure"): "what ended the hub",
     ("iothub.net.hub_reactor", "HubReactor", "_plane"): "the reader that waits for all, while there is one",
     ("iothub.peers.announced", "Announced", "_sender"): "the hub whose messages are being delivered, none between them",
     ("iothub.peers.cluster_clock", "ClusterClock", "_reference"): "a time",

@@ -163,3 +163,25 @@ def test_import_contracts_hold() -> None:
 
 def _uses(path: Path, library: str) -> bool:
     return any(line == library or line.startswith(f"{library}.") for line in imports(path))
+
+
+@pytest.mark.parametrize(
+    ("process", "left_out"),
+    [
+        (
+            "iothub.hub.workers.supervisor",
+            ("iothub.hub.hub_process", "sqlalchemy", "cryptography", "prometheus_client"),
+        ),
+        ("iothub.hub.workers.store_process", ("iothub.hub.hub_process", "sqlalchemy", "cryptography")),
+        ("iothub.hub.hub_process", ("cryptography", "iothub.rest", "kafka", "redis")),
+    ],
+)
+def test_process_loads_nothing_of_what_another_one_does(process: str, left_out: tuple[str, ...]) -> None:
+    """Loading is most of the time that a start takes, and the processes of a hub start one after the other."""
+    program = (
+        f"import sys, iothub.cli.main, iothub.cli.serve_child, iothub.hub.serve, {process}\n"
+        f"print(*sorted(set({left_out!r}).intersection(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == []

@@ -19,7 +19,7 @@ from iothub.base.errors import ConfigError, ConflictError, ExpelledError, IotHub
 from iothub.config.workers import node_numbers
 from iothub.hub.cluster.cluster_parts import ClusterParts
 from iothub.hub.cluster.require_links import require_links
-from iothub.hub.stores.drivers import queue_drivers
+from iothub.hub.stores.choices import queue_drivers
 from iothub.peers.membership import GONE_S, JOINING, Change, Look, MemberRow, Membership
 from iothub.peers.ports import PeerId
 from iothub.records.state import SessionState

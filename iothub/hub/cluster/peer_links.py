@@ -13,7 +13,7 @@ import random
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from iothub.base.clock import BootClock, SystemClock
 from iothub.base.errors import UnavailableError
@@ -22,13 +22,12 @@ from iothub.config.sections import Config
 from iothub.hub.cluster.link_alarms import LinkAlarms
 from iothub.hub.cluster.member_events import MemberEvents
 from iothub.net.listeners import DelayedCall, Listeners
-from iothub.peers import certificates
 from iothub.peers.addresses import UnixPath, parse_address
-from iothub.peers.certificates import Credentials, LinkFiles
 from iothub.peers.cluster_clock import ClusterClock
 from iothub.peers.dialing import Dialler
 from iothub.peers.frames import FrameType
 from iothub.peers.link import CLOCK_TRIP_S, Link, OnAcknowledged
+from iothub.peers.link_files import LinkFiles
 from iothub.peers.links import Links
 from iothub.peers.listening import LinkAcceptor, open_listening
 from iothub.peers.membership import JOINING, MemberLinks
@@ -37,6 +36,9 @@ from iothub.peers.ticking import Ticking
 from iothub_services.auth.port import Run
 from iothub_services.metrics.alarms import Alarms
 from iothub_tenants.accounts.hubs import HubRow
+
+if TYPE_CHECKING:
+    from iothub.peers.certificates import Credentials
 
 OnMembers = Callable[[Sequence[PeerId]], None]
 OnTick = Callable[[], float]
@@ -296,7 +298,11 @@ class PeerLinks:
 
     def _load(self) -> Credentials | None:
         files = self._parts.files
-        return None if files is None else certificates.load(files, self._parts.settings.node.number)
+        if files is None:
+            return None
+        from iothub.peers import certificates  # cryptography: only where links need it
+
+        return certificates.load(files, self._parts.settings.node.number)
 
     def _contexts(self) -> tuple[Any, Any]:
         credentials = self._credentials

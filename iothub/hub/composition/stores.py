@@ -22,7 +22,8 @@ from iothub.hub.monitoring.telemetry import Telemetry
 from iothub.hub.parts import Monitoring, Process, Stores
 from iothub.hub.phase import Phase
 from iothub.hub.quota_ledger import QuotaLedger
-from iothub.hub.stores.drivers import Drivers, needed_tables, redis_client, shared_records, unused_files
+from iothub.hub.stores.choices import unused_files
+from iothub.hub.stores.drivers import Drivers, needed_tables, redis_client, shared_records
 from iothub.hub.stores.hub_file import HubFile
 from iothub.hub.stores.installation import Installation
 from iothub.hub.stores.needs import own_descriptors

@@ -27,7 +27,7 @@ from iothub.hub.periodic_tasks import (
     StatisticsTrim,
 )
 from iothub.hub.queue_expiry import QueueExpiry
-from iothub.hub.stores.drivers import queue_drivers
+from iothub.hub.stores.choices import queue_drivers
 from iothub.hub.tenant_deletion import TenantDeletion, TenantPlaces
 from iothub.jobs.watch import JobWatch
 from iothub.net.listeners import Listeners

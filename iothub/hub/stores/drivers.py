@@ -8,21 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from iothub.base.clock import Clock
-from iothub.base.errors import BackendError, ConfigError, ConflictError, UnavailableError
-from iothub.config.datadir import DataDir, write_atomically
-from iothub.config.sections import QUEUE_DRIVERS, Config
+from iothub.base.errors import BackendError, ConfigError, ConflictError
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
 from iothub.hub.backup_hold import Commits
+from iothub.hub.stores.choices import needs_store_process, note_drivers, noted_drivers, queue_drivers
 from iothub.hub.stores.embedded import Alarm, Embedded, OfStoreProcess, OpenFile, OwnFiles
 from iothub.hub.stores.installation import Installation, Owned
 from iothub_services.auth.change_watermark import ChangeWatermark
 from iothub_services.auth.shared import NEGATIVE_TTL_S, SharedRecords, SharedSettings
 from iothub_services.damaged import OnDamage, uncounted
 from iothub_services.events.port import EventLog
-from iothub_services.events.sqlite.log import SCHEMA as EVENTS
 from iothub_services.events.statistics import StatisticsLog
 from iothub_services.hbase.administration import owner_columns, probe, require_tables
 from iothub_services.hbase.caller import Caller
@@ -33,14 +32,10 @@ from iothub_services.probing import require
 from iothub_services.queues.damage import no_alarm
 from iothub_services.queues.port import JournalFigures, QueueStore
 from iothub_services.queues.routing import RoutingStore
-from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
-from iothub_services.quota.usage import SCHEMA as USAGE
 from iothub_services.retained.port import RetainedStore
-from iothub_services.retained.sqlite.store import SCHEMA as RETAINED
 from iothub_services.sqlite.commit_lock import CommitLock
 from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.port import StateStore
-from iothub_services.state.sqlite.store import SCHEMA as STATES
 from iothub_services.store_process.commits import RemoteCommits
 
 if TYPE_CHECKING:
@@ -51,10 +46,6 @@ if TYPE_CHECKING:
 Connect = Callable[[], Caller]
 
 _FOLLOWED_WAIT_MS = 10
-
-_NOTE = (
-    "queue-drivers"  # in the data directory: drivers on servers that queues may be with, whatever the settings say now
-)
 
 
 def _nobody(_word: str, _text: str) -> None:
@@ -135,8 +126,8 @@ class Drivers:
             ConfigError: Queues were made on a server, and the settings say no longer where that is.
         """
         names = queue_drivers(self._settings, self._data_dir)
-        was_on_redis = "redis" in _noted_drivers(self._data_dir) and self._data_dir.read_installation() is not None
-        _note_drivers(self._data_dir, [name for name in names if name != "sqlite"])
+        was_on_redis = "redis" in noted_drivers(self._data_dir) and self._data_dir.read_installation() is not None
+        note_drivers(self._data_dir, [name for name in names if name != "sqlite"])
         stores = {name: self._queues_of(name, was_on_redis=was_on_redis) for name in names}
         if len(names) == 1:
             return stores[names[0]]
@@ -305,49 +296,6 @@ def hbase_retained(caller: Caller, settings: Config) -> RetainedStore:
     return HBaseRetained(caller, Tables(settings.hbase.namespace))
 
 
-def queue_drivers(settings: Config, data_dir: DataDir) -> tuple[str, ...]:
-    """Return the drivers that have queues or may get some, the one that commits in groups last: chosen now, or by a hub before.
-
-    Raises ConfigError: Queues are on a server, and the settings say no longer where that is.
-    """
-    used = {settings.queues.driver, *(choice.driver for choice in settings.queues.choices)}
-    before = _noted_drivers(data_dir)
-    for driver in before:
-        server, setting, is_set = (
-            ("Redis", "redis.addresses", bool(settings.redis.addresses))
-            if driver == "redis"
-            else ("HBase", "hbase.thrift", bool(settings.hbase.thrift))
-        )
-        if not is_set:
-            raise ConfigError(
-                f"a hub of this data directory has queues on {server} (driver {driver}), but the settings do not say how to reach it: "
-                f"use the hub's --config, or set {setting}; to give up the messages there, remove {data_dir.path / _NOTE}"
-            )
-    used.update(before)
-    if data_dir.queues.exists():
-        used.add("sqlite")
-    return tuple(name for name in reversed(QUEUE_DRIVERS) if name in used)
-
-
-def _noted_drivers(data_dir: DataDir) -> list[str]:
-    """Return the drivers on servers with which a hub worked here before."""
-    try:
-        words = (data_dir.path / _NOTE).read_text(encoding="utf-8").split()
-    except OSError:
-        return []
-    return [word for word in words if word in QUEUE_DRIVERS]
-
-
-def _note_drivers(data_dir: DataDir, names: list[str]) -> None:
-    """Note them before the first queue is made. Raises UnavailableError."""
-    if not set(names).difference(_noted_drivers(data_dir)):
-        return
-    try:
-        write_atomically(data_dir.path / _NOTE, " ".join(names).encode() + b"\n")
-    except OSError as error:
-        raise UnavailableError(f"{data_dir.path / _NOTE}: cannot be written: {error.strerror}") from None
-
-
 def needed_tables(settings: Config, data_dir: DataDir) -> list[TableLayout]:
     """Return the tables in HBase that are used here."""
     names = Tables(settings.hbase.namespace)
@@ -358,47 +306,6 @@ def needed_tables(settings: Config, data_dir: DataDir) -> list[TableLayout]:
     wanted |= {names.retained} if settings.retained.driver == "hbase" else set()
     every = layouts(settings.hbase.namespace, settings.hbase.regions)
     return [layout for layout in every if layout.name.encode() in wanted]
-
-
-def unused_files(settings: Config, data_dir: DataDir) -> tuple[Path, ...]:
-    """Return the files of the data directory that these settings have no use for: nobody misses them."""
-    queue_files = {settings.queues.driver, *(choice.driver for choice in settings.queues.choices)}
-    choices = (
-        ({settings.events.driver}, data_dir.events),
-        (queue_files, data_dir.queues),
-        ({settings.state.driver}, data_dir.state),
-        ({settings.retained.driver}, data_dir.retained),
-    )
-    return tuple(file for drivers, file in choices if "sqlite" not in drivers)
-
-
-def file_versions(settings: Config, data_dir: DataDir) -> dict[Path, int]:
-    """Return the SQLite files that these settings use, each with the schema version that this program knows."""
-    unused = unused_files(settings, data_dir)
-    files = {
-        data_dir.queues: QUEUES.version,
-        data_dir.retained: RETAINED.version,
-        data_dir.events: EVENTS.version,
-        data_dir.state: STATES.version,
-        **dict.fromkeys(_usage_files(settings, data_dir), USAGE.version),
-    }
-    return {file: version for file, version in files.items() if file not in unused}
-
-
-def _usage_files(settings: Config, data_dir: DataDir) -> list[Path]:
-    """Return the file of each worker, if there are several and `data_dir` is that of the whole."""
-    if settings.node.workers == 1 or data_dir.worker:
-        return [data_dir.usage]
-    return [DataDir.of_worker(data_dir.path, number).usage for number in range(1, settings.node.workers + 1)]
-
-
-def needs_store_process(settings: Config, data_dir: DataDir) -> bool:
-    """Tell whether workers need one process for their stores: some are in files, or no server keeps the quota ledger."""
-    stores = {data_dir.events, data_dir.queues, data_dir.state, data_dir.retained}
-    has_files = bool(stores.difference(unused_files(settings, data_dir))) or "sqlite" in queue_drivers(
-        settings, data_dir
-    )
-    return has_files or settings.quota.ledger != "redis"
 
 
 def redis_client(settings: Config, reactor: Reactor, registry: Registry, alarms: Alarms) -> RedisClient | None:

@@ -13,7 +13,7 @@ from iothub.base.errors import ConfigError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub.from_settings import listener_infos, plane_limits
-from iothub.hub.stores.drivers import file_versions
+from iothub.hub.stores.choices import file_versions
 from iothub.net.descriptors import count_open, least_limit
 from iothub_services.queues.journal.segments import MOST_READING
 from iothub_services.queues.journal.sizes import SMALLEST

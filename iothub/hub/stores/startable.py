@@ -15,14 +15,12 @@ from iothub.base.errors import BackendError, ErrorList
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub.from_settings import links_by_process, listener_infos
-from iothub.hub.stores.drivers import file_versions
+from iothub.hub.stores.choices import file_versions
 from iothub.net import http
 from iothub.net.filter_factory import FilterFactory
 from iothub.net.sockets import try_port
-from iothub.peers import certificates
+from iothub.peers.link_files import LinkFiles
 from iothub_services.sqlite.database import inspect_file, refuse_future
-from iothub_tenants.accounts.database import accounts_url
-from iothub_tenants.accounts.store import AccountStore
 
 
 def require_startable(settings: Config, data_dir: DataDir) -> None:
@@ -37,7 +35,7 @@ def require_startable(settings: Config, data_dir: DataDir) -> None:
 def _checks(settings: Config, data_dir: DataDir) -> Iterator[Callable[[], object]]:
     yield partial(data_dir.pepper, settings.auth.pepper_file)
     for files, node in links_by_process(settings, data_dir).values():
-        yield partial(certificates.load, files, node)
+        yield partial(_load_certificates, files, node)
     if settings.sql.url_file is None:  # a server is waited for
         yield partial(_open_accounts, data_dir)
     for file, known in file_versions(settings, data_dir).items():
@@ -49,7 +47,16 @@ def _checks(settings: Config, data_dir: DataDir) -> Iterator[Callable[[], object
         yield partial(http.try_port, settings.http.bind, settings.http.port)
 
 
+def _load_certificates(files: LinkFiles, node: int) -> None:
+    from iothub.peers import certificates  # cryptography: only where links need it
+
+    certificates.load(files, node)
+
+
 def _open_accounts(data_dir: DataDir) -> None:
+    from iothub_tenants.accounts.database import accounts_url  # SQLAlchemy: only where the accounts are a file
+    from iothub_tenants.accounts.store import AccountStore
+
     with closing(AccountStore(accounts_url(None, data_dir.accounts))):
         pass
 

@@ -22,7 +22,7 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub.from_settings import configure_log
 from iothub.hub.quota_ledger import ledger_of_workers
-from iothub.hub.stores.drivers import queue_drivers, unused_files
+from iothub.hub.stores.choices import queue_drivers, unused_files
 from iothub.hub.stores.embedded import settle_journal
 from iothub.hub.stores.queue_repair import lost_queues_text
 from iothub.hub.stores.store_alarms import report_lost

@@ -35,7 +35,8 @@ from iothub.base.errors import IotHubError, error_of
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.config.workers import worker_name
-from iothub.hub.workers.ended_workers import EndedWorkers
+from iothub.hub.start_times import HOW_LONG, StartTimes
+from iothub.hub.workers.ended_workers import EndedWorkers, Incarnations
 from iothub.hub.workers.service_manager import ServiceManager
 from iothub.hub.workers.supervised import BEAT_S, BEGINS_AGAIN, DRAINING, NEWS, REPORT, Report, news
 from iothub_services.metrics.exported import forget_exported
@@ -161,13 +162,17 @@ class Supervisor(ProcessMonitor):
         Deferred.fromCoroutine(self._start()).addErrback(self._start_failed)
 
     async def _start(self) -> None:
-        await self._in_thread(self._ended_workers.note_all)
+        self._note_ended(self._ended_workers.of_all())
         forget_exported(self._data_dir.run)
         self._look()
+        times = StartTimes()
+        times.ended("loading")
         if self._has_store:
             await self._started(STORE, "--store-process")
+            times.ended("store_process")
         made = [self._started(name, "--as-worker", str(number)) for name, number in self._workers.items()]
         await DeferredList(made)
+        times.ended("workers")
         self._is_started = True
         worker = DataDir.of_worker(self._data_dir.path, 1)
         try:
@@ -176,6 +181,7 @@ class Supervisor(ProcessMonitor):
             self._log.warning("could not note that the hub is ready", cause=str(error))
         self._manager.ready(f"ready: {len(self._workers)} workers")
         self._log.info("ready", workers=len(self._workers))
+        self._log.info(HOW_LONG, **times.fields())
 
     def _start_failed(self, failure: Failure) -> None:
         self._not_started(failure.value)
@@ -293,8 +299,7 @@ class Supervisor(ProcessMonitor):
             when = f"in {pause_s:g} s" if pause_s else "now"
             self._tell_workers(f"{AWAY}: {why}; its supervisor starts it again {when}")
         else:
-            number = self._workers[name]
-            self._in_thread(lambda: self._ended_workers.note(number)).addErrback(self._defect)
+            self._note_ended(self._ended_workers.of(self._workers[name]))
 
     # --- stop
 
@@ -365,6 +370,11 @@ class Supervisor(ProcessMonitor):
 
     def _in_thread(self, work: Callable[[], None]) -> Deferred[None]:
         return deferToThreadPool(self._main, self._main.getThreadPool(), work)
+
+    def _note_ended(self, incarnations: Incarnations) -> None:
+        """Nothing waits for it: accounts that do not answer would hold up the start."""
+        if incarnations:
+            self._in_thread(lambda: self._ended_workers.note(incarnations)).addErrback(self._defect)
 
     def _defect(self, failure: Failure) -> None:
         self._log.error("defect in noting that a worker has ended", exc_info=failure.value)

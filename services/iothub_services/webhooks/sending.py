@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from functools import cache
 from typing import NamedTuple
 
 import h11
@@ -20,7 +21,12 @@ from iothub_services.webhooks.port import Delivery, Target
 
 MOST_ANSWER_BYTES = 16 << 10
 _CHUNK = 4_096
-_TLS = ssl.create_default_context()
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Return the context of all requests; reading the authorities of the machine takes a tenth of a second, and most hubs have no webhook."""
+    return ssl.create_default_context()
 
 
 class Sent(NamedTuple):
@@ -68,7 +74,7 @@ async def _connect(place: Place, addresses: list[str]) -> tuple[asyncio.StreamRe
     error: OSError = OSError("the name has no address")
     for address in addresses:
         try:
-            tls = {"ssl": _TLS, "server_hostname": place.host} if place.is_tls else {}
+            tls = {"ssl": _tls(), "server_hostname": place.host} if place.is_tls else {}
             return await asyncio.open_connection(address, place.port, limit=_CHUNK, **tls)  # type: ignore[arg-type]
         except ssl.SSLError:
             raise

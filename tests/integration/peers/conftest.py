@@ -15,8 +15,9 @@ from iothub.net.backend import Backend, is_compiled_built
 from iothub.net.ports import Transports
 from iothub.net.transports import make_transports
 from iothub.peers import certificates
-from iothub.peers.certificates import Credentials, LinkFiles, Pem
+from iothub.peers.certificates import Credentials, Pem
 from iothub.peers.dialing import Dialler
+from iothub.peers.link_files import LinkFiles
 from iothub.peers.listening import LinkAcceptor, open_listening
 from iothub.peers.ports import PeerAddress, Wire
 from iothub.testing.echo_plane import EchoPlane

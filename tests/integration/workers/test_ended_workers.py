@@ -46,7 +46,8 @@ def test_end_of_one_worker_is_noted_and_the_view_moves(store: AccountStore, tmp_
         run_worker(store, tmp_path, number)
     before = hubs.read(store).version
 
-    EndedWorkers(SETTINGS, DataDir(tmp_path)).note(2)
+    ended = EndedWorkers(SETTINGS, DataDir(tmp_path))
+    ended.note(ended.of(2))
 
     view = hubs.read(store)
     assert (whys(store), view.version) == (["", ENDED], before + 1)
@@ -59,7 +60,8 @@ def test_start_notes_all_workers_of_a_run_that_was_killed(store: AccountStore, t
     for number in (1, 2, 3):
         run_worker(store, tmp_path, number)
 
-    EndedWorkers(SETTINGS, DataDir(tmp_path)).note_all()
+    ended = EndedWorkers(SETTINGS, DataDir(tmp_path))
+    ended.note(ended.of_all())
 
     assert whys(store) == [ENDED, ENDED, LEFT]
 
@@ -67,9 +69,13 @@ def test_start_notes_all_workers_of_a_run_that_was_killed(store: AccountStore, t
 def test_worker_that_has_begun_again_is_not_touched(store: AccountStore, tmp_path: Path) -> None:
     """Who notes the end of the former incarnation may be late."""
     run_worker(store, tmp_path, 1)
-    hubs.begin(store, 5, "hub-1-w1", hubs.read(store).rows[0])
+    ended = EndedWorkers(SETTINGS, DataDir(tmp_path))
+    former = ended.of(1)
+    row = hubs.begin(store, 5, "hub-1-w1", hubs.read(store).rows[0])
+    assert row is not None
+    DataDir.of_worker(tmp_path, 1).write_member(row.incarnation)
 
-    EndedWorkers(SETTINGS, DataDir(tmp_path)).note(1)
+    ended.note(former)
 
     assert whys(store) == [""]
 
@@ -81,4 +87,5 @@ def test_accounts_that_do_not_answer_keep_nobody_from_starting(tmp_path: Path) -
     worker.write_member(7)
     (tmp_path / "accounts.db").write_bytes(b"no database at all, and longer than a header would be" * 10)
 
-    EndedWorkers(SETTINGS, DataDir(tmp_path)).note_all()
+    ended = EndedWorkers(SETTINGS, DataDir(tmp_path))
+    ended.note(ended.of_all())

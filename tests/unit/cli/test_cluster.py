@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from iothub.peers import certificates
-from iothub.peers.certificates import LinkFiles
+from iothub.peers.link_files import LinkFiles
 from iothub.records.admin_commands import Json, Request, Verb
 from tests.support.in_process.answering import AnsweringHub
 from tests.support.in_process.command import Cli

@@ -8,7 +8,7 @@ from pathlib import Path
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Auth, Cluster, Config, Listeners, Overload, TcpListener, TlsListener, WssListener
 from iothub.hub.from_settings import auth_settings, certificate_files, link_files, listener_infos, plane_limits
-from iothub.peers.certificates import LinkFiles
+from iothub.peers.link_files import LinkFiles
 
 
 def test_listener_without_a_port_is_off() -> None:

@@ -15,9 +15,9 @@ from iothub.base.errors import ConflictError, ExpelledError
 from iothub.base.reasons import Reason
 from iothub.cli import serve as command
 from iothub.config.sections import Config
-from iothub.hub import serve
-from iothub.hub.phase import Phase
-from iothub.hub.serve import BEGIN_AGAIN, BEGIN_AGAIN_DRAINING, HubProcess
+from iothub.hub import hub_process, serve
+from iothub.hub.hub_process import HubProcess
+from iothub.hub.phase import BEGIN_AGAIN, BEGIN_AGAIN_DRAINING, Phase
 from iothub.hub.stop import Stop
 from iothub.hub.workers.service_manager import ServiceManager
 
@@ -66,7 +66,7 @@ class Process:
             ("ClusterMembers", lambda *_: None),
             ("answers", lambda *_: None),
         ):
-            monkeypatch.setattr(serve, name, made)
+            monkeypatch.setattr(hub_process, name, made)
         monkeypatch.setattr(HubProcess, "_take_signals", lambda _self: None)
         monkeypatch.setattr(HubProcess, "_begin", lambda _self: None)
         parts = some(

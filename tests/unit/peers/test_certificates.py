@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from iothub.base.errors import ConfigError
-from iothub.peers import certificates
-from iothub.peers.certificates import LinkFiles, Pem
+from iothub.peers import certificates, link_files
+from iothub.peers.certificates import Pem
+from iothub.peers.link_files import LinkFiles
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def test_certificate_of_a_node_is_loaded_by_that_node(tmp_path: Path, authority:
 )
 def test_node_is_read_from_the_alternative_names(uris: list[str], node: int | None) -> None:
     """One number, written in one way; whoever could be two hubs is none."""
-    assert certificates.node_of({"subjectAltName": tuple(("URI", uri) for uri in uris)}) == node
+    assert link_files.node_of({"subjectAltName": tuple(("URI", uri) for uri in uris)}) == node
 
 
 def test_authorities_may_follow_each_other(tmp_path: Path, authority: Pem) -> None:

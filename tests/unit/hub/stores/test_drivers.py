@@ -13,7 +13,8 @@ from iothub.base.units import Endpoint
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config, Events, HBase, Kafka, Queues, Redis, Retained, State
 from iothub.hub.stores import drivers
-from iothub.hub.stores.drivers import Drivers, needed_tables, queue_drivers, require_extra, unused_files
+from iothub.hub.stores.choices import queue_drivers, unused_files
+from iothub.hub.stores.drivers import Drivers, needed_tables, require_extra
 from iothub.hub.stores.installation import Installation
 from iothub.records import keys
 from iothub.records.owner import Owner

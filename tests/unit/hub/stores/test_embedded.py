@@ -11,7 +11,8 @@ import pytest
 from iothub.base.errors import UnavailableError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config, Node
-from iothub.hub.stores.drivers import Drivers, needs_store_process
+from iothub.hub.stores.choices import needs_store_process
+from iothub.hub.stores.drivers import Drivers
 from iothub.hub.stores.embedded import OfStoreProcess
 from iothub.hub.stores.installation import Installation
 from iothub.testing.clock import ManualClock
