@@ -122,7 +122,7 @@ cdef class Poller:
         """Wait for sockets, and serve those that are ready.
 
         True: whoever owns the reactor has something to do: that Unix time has come, its descriptor is ready, or the turn was too short for all
-        that is. A signal ends the wait, too, so that its handler is called.
+        that is. A signal ends the wait, too, so that its handler is called. Raises OSError: there is nothing to wait for any more.
         """
         cdef Sockets sockets = self.sockets
         cdef double left
@@ -134,6 +134,8 @@ cdef class Poller:
             timeout_ms = <int> ceil(left * 1000.0) if left > 0.0 else 0
             with nogil:
                 count = epoll_wait(sockets.epoll_fd, self.events, BATCH_EVENTS, timeout_ms)
+            if count < 0 and errno != EINTR:
+                raise OSError(errno, "epoll_wait failed")
             if count <= 0:
                 return count == 0 and unix_time() >= until
             self.event_at = 0

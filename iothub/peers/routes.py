@@ -97,7 +97,7 @@ class Routes(ArrivedMessages):
         self._on_closed: list[OnClosed] = []
         self._groups = Groups(plane, call_soon)
         self._members: frozenset[PeerId] = frozenset()
-        self._at_node: dict[int, RoutedPeer] = {}  # the same
+        self._at_node: dict[int, RoutedPeer] = {}  # those of `_peers`, by node number
         self._changed: dict[int, _OpenTenant] = {}
         self._is_called_soon = False
         self._number = 0

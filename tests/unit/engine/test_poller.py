@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 from twisted.internet.task import Clock
@@ -126,6 +128,15 @@ def test_poller_waits_until_a_time_and_for_none_that_has_passed(bench) -> None:
     assert bench.poller.wait(time.time() + 0.03)
     assert bench.poller.wait(0)
     assert 0.03 <= time.monotonic() - began < 5
+
+
+def test_poller_that_has_lost_its_descriptor_says_so_and_does_not_wait_again_and_again(bench) -> None:
+    """Then timers run on, and a hub can be stopped."""
+    with Path(os.devnull).open() as file:
+        os.dup2(file.fileno(), bench.poller.fileno())
+
+    with pytest.raises(OSError, match="epoll_wait failed"):
+        bench.poller.wait(time.time() + 100)
 
 
 def test_poller_says_that_the_time_has_come_though_clients_send_all_the_time(bench) -> None:

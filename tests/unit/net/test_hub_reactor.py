@@ -47,7 +47,9 @@ class Reader:
 
 
 class Plane(Reader, PlaneReader):
-    """The same, which waits itself."""
+    """The same, which waits itself. `overslept`: it has waited for longer than a test takes, so a turn was due that it was not asked to give."""
+
+    overslept = False
 
     def watch(self, fileno: int) -> None:
         self.epoll = select.epoll()
@@ -55,7 +57,8 @@ class Plane(Reader, PlaneReader):
             self.epoll.register(each, select.EPOLLIN)
 
     def wait(self, until: float) -> bool:
-        numbers = {number for number, _ in self.epoll.poll(min(max(0.0, until - time.time()), 100.0))}
+        numbers = {number for number, _ in self.epoll.poll(min(max(0.0, until - time.time()), 5.0))}
+        self.overslept |= not numbers and time.time() < until
         if self.fileno() in numbers:
             self.doRead()
         return numbers != {self.fileno()}
@@ -149,14 +152,17 @@ def test_a_timer_that_the_plane_sets_or_moves_is_met(reactor: HubReactor, made: 
     reactor.runUntilCurrent()
 
     assert called == [True]
+    assert not plane.overslept  # type: ignore[attr-defined]
 
 
 def test_reactor_stops_in_the_plane_s_turn(reactor: HubReactor, made: Make) -> None:
-    made(Plane).on_read = reactor.stop
+    plane = made(Plane)
+    plane.on_read = reactor.stop
 
     reactor.run(installSignalHandlers=False)
 
     assert not reactor.running
+    assert not plane.overslept  # type: ignore[attr-defined]
 
 
 def test_a_plane_may_go_in_its_own_turn(reactor: HubReactor, made: Make) -> None:
@@ -164,6 +170,7 @@ def test_a_plane_may_go_in_its_own_turn(reactor: HubReactor, made: Make) -> None
     plane.on_read = lambda: reactor.removeReader(plane)
 
     reactor.doIteration(100)
+    assert not plane.overslept  # type: ignore[attr-defined]
     plane.other.send(b"y")
     reactor.doIteration(0)
 
