@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.architecture.tree import COMPILED, ROOT, listed, modules, package_dirs, setup
+import subprocess
+
+from tests.architecture.tree import COMPILED, ROOT, compiled_folders, listed, modules, package_dirs, setup
 
 
 def test_packages_of_setup_cfg_are_those_of_the_tree() -> None:
@@ -38,3 +40,11 @@ def test_typed_marker_and_extension_declarations_are_shipped() -> None:
     assert "*.mako" in data["iothub_migrations"]
     assert list((ROOT / "iothub").glob("py.typed"))
     assert list((ROOT / "migrations/iothub_migrations").glob("*.mako"))
+
+
+def test_make_install_compiles_again_when_any_compiled_package_has_changed() -> None:
+    """A folder that the Makefile does not know stays as it was built, and a hub refuses to start on it."""
+    words = ["make", "--no-print-directory", "--eval", "known: ; @echo $(COMPILED)", "known"]
+    known = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+
+    assert {ROOT / folder for folder in known} == set(compiled_folders().values())

@@ -25,13 +25,14 @@ from unittest import mock
 from twisted.internet.defer import Deferred
 
 from iothub.base.errors import UnavailableError
+from iothub.engine.message import Message
 from iothub.engine.state import Place, Session
 from iothub.peers.ports import PeerId
 from iothub.records.events import Event, hub_name
-from iothub_services.sessions.port import HERE, SingleHub, Will
+from iothub_services.sessions.port import HERE, SingleHub
 from iothub_services.sessions.wills import Wills
 from iothub_tenants.background.remote_sessions import RemoteSessions
-from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.wills import Wills as PublishedWills
 from tests.simulation.simulation import ViolationError
 from tests.support.clients import property_names as names
 from tests.support.clients.mqtt_clients import Client
@@ -226,7 +227,7 @@ class KeptWills:
     def run(self) -> None:
         """Raises ViolationError."""
         with (
-            mock.patch.object(TenantBroker, "publish_will", self._publisher()),
+            mock.patch.object(PublishedWills, "fire", self._publisher()),
             mock.patch.object(Wills, "_note_overtaken", self._overtaken()),
         ):
             for _ in range(self.rng.choice((2, 2, 3))):
@@ -446,26 +447,25 @@ class KeptWills:
                 self._end(former, "taken")
 
     def _publisher(self) -> Callable[..., None]:
-        """What stands in for the broker: a Will is stored when its hub has its turn."""
+        """What stands in for the publishing of Wills: one is stored when its hub has its turn."""
         sim = self
 
-        def publish_will(
-            broker: TenantBroker, session: Session, will: Will, message_id: bytes, on_done: Callable[[], None]
-        ) -> None:
-            [hub] = [each for each in sim.hubs if each.harness.hub.brokers.present(7) is broker]
-            connection = sim.connections[int(will.payload)]
+        def fire(wills: PublishedWills, _session: Session, message: Message, on_done: Callable[[], None]) -> None:
+            brokers = [(each, each.harness.hub.brokers.present(7)) for each in sim.hubs]
+            [hub] = [each for each, broker in brokers if broker is not None and broker.plane is wills._tenant]
+            connection = sim.connections[int(message.payload)]
             sim._note(f"hub {hub.number} fires {connection}")
             sim._fired(connection)
             connection.fired.append(hub)
             hub.sending.append(connection.client_id)
 
             def stored() -> None:
-                sim._stored(hub, connection, message_id)
+                sim._stored(hub, connection, message.message_id)
                 on_done()
 
             hub.store_later(stored)
 
-        return publish_will
+        return fire
 
     def _overtaken(self) -> Callable[..., None]:
         sim = self

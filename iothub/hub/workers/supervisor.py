@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.interfaces import IProcessTransport
 from twisted.internet.threads import deferToThreadPool
@@ -162,7 +162,10 @@ class Supervisor(ProcessMonitor):
         Deferred.fromCoroutine(self._start()).addErrback(self._start_failed)
 
     async def _start(self) -> None:
-        self._note_ended(self._ended_workers.of_all())
+        ended = self._ended_workers.of_all()
+        noted = self._note_ended(ended)
+        if any(number not in self._workers.values() for number in ended):
+            await noted  # nobody takes the number over: until then it looks like another hub
         forget_exported(self._data_dir.run)
         self._look()
         times = StartTimes()
@@ -371,10 +374,11 @@ class Supervisor(ProcessMonitor):
     def _in_thread(self, work: Callable[[], None]) -> Deferred[None]:
         return deferToThreadPool(self._main, self._main.getThreadPool(), work)
 
-    def _note_ended(self, incarnations: Incarnations) -> None:
-        """Nothing waits for it: accounts that do not answer would hold up the start."""
-        if incarnations:
-            self._in_thread(lambda: self._ended_workers.note(incarnations)).addErrback(self._defect)
+    def _note_ended(self, incarnations: Incarnations) -> Deferred[None]:
+        """Whoever has a successor need not wait for it: accounts that do not answer would hold up the start."""
+        if not incarnations:
+            return succeed(None)
+        return self._in_thread(lambda: self._ended_workers.note(incarnations)).addErrback(self._defect)
 
     def _defect(self, failure: Failure) -> None:
         self._log.error("defect in noting that a worker has ended", exc_info=failure.value)

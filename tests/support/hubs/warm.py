@@ -32,6 +32,7 @@ _SERVE = "serve"
 _HUB_MODULES = (
     "iothub.cli.serve",
     "iothub.cli.version",
+    "iothub.hub.hub_process",
     "iothub.hub.serve",
     "iothub.hub.twisted_log",
     "iothub_services.events.kafka.log",

@@ -17,7 +17,7 @@ from iothub_services.quota.names import Quota
 from iothub_services.sessions.endings import RETRY_S
 from iothub_services.sessions.port import ENDED, HERE
 from iothub_tenants.background.remote_sessions import CLOCKS_MS
-from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.wills import Wills
 from tests.support.in_process.control_harness import now
 from tests.support.in_process.other_hubs_sessions import KEPT, ME, Scenario, filters, will
 
@@ -433,9 +433,7 @@ def test_will_that_is_stored_late_leaves_the_next_hub_s_will_in_the_log(
 ) -> None:
     """This hub has read that another one has the client, and the Will of that connection is in the next page."""
     done: list[Callable[[], None]] = []
-    monkeypatch.setattr(
-        TenantBroker, "publish_will", lambda _home, _session, _will, _message_id, on_done: done.append(on_done)
-    )
+    monkeypatch.setattr(Wills, "fire", lambda _wills, _session, _message, on_done: done.append(on_done))
     client = scenario.harness.join("c", props=KEPT, will=("w/c", b"bye", 0, False))
     client.drop()
     scenario.harness.settle()
