@@ -27,7 +27,7 @@ cdef class Poller:
 
     cpdef bint wait(self, double until) except -1
     cpdef turn(self, double deadline)
-    cdef bint has_others_alone(self)
+    cdef bint take_others_alone(self)
     cpdef settle(self)
     cdef int batch(self, double deadline) except -1
     cdef bint handle_fairly(self, Socket socket, uint32_t mask) except -1

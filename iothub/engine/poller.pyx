@@ -141,7 +141,7 @@ cdef class Poller:
             self.event_at = 0
             self.event_count = count
             self.event_total += count
-            if self.has_others_alone():
+            if self.take_others_alone():
                 return True
         if self.engine is not None:
             self.engine.turn.begin()  # a machine that was suspended is noticed before anything is handled
@@ -150,8 +150,8 @@ cdef class Poller:
         self.turn(monotonic() + TURN_S)
         return self.is_other_ready or self.is_cut_short or unix_time() >= until
 
-    cdef bint has_others_alone(self):
-        """Whether nothing was reported but the other descriptor: that is done with."""
+    cdef bint take_others_alone(self):
+        """Take what was reported if it is the other descriptor alone; False: it is not."""
         if self.event_count != 1 or self.events[0].data.fd != self.other_fd:
             return False
         self.event_at = 1
@@ -177,7 +177,7 @@ cdef class Poller:
                     self.event_at = 0
                     self.event_count = count
                     self.event_total += count
-                    if self.has_others_alone():
+                    if self.take_others_alone():
                         self.is_other_ready = True
                         self.round += 1
                         break

@@ -17,7 +17,7 @@ from twisted.python import log
 
 
 class PlaneReader:
-    """A reader that can wait for others. It raises nothing, and ends by `removeReader` alone."""
+    """A reader that can wait for others. It ends by `removeReader` alone; what it raises is a defect, which the reactor logs."""
 
     def watch(self, fileno: int) -> None:
         """Let `wait` look at a descriptor of somebody else, too."""

@@ -85,6 +85,11 @@ class Routes(ArrivedMessages):
     ever linked, if the accounts say that it is there.
     """
 
+    _peers: dict[PeerId, RoutedPeer]
+    _tenants: dict[int, _OpenTenant]
+    _observers: list[RouteObserver]
+    _place_of: PlaceOf
+
     def __init__(
         self, links: RouteLinks, plane: Plane, call_soon: Callable[[OnDone], object], own: OwnPlace | None = None
     ) -> None:

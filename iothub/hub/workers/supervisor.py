@@ -162,14 +162,15 @@ class Supervisor(ProcessMonitor):
         Deferred.fromCoroutine(self._start()).addErrback(self._start_failed)
 
     async def _start(self) -> None:
+        times = StartTimes()
+        times.ended("loading")
         ended = self._ended_workers.of_all()
         noted = self._note_ended(ended)
         if any(number not in self._workers.values() for number in ended):
             await noted  # nobody takes the number over: until then it looks like another hub
+            times.ended("accounts")
         forget_exported(self._data_dir.run)
         self._look()
-        times = StartTimes()
-        times.ended("loading")
         if self._has_store:
             await self._started(STORE, "--store-process")
             times.ended("store_process")

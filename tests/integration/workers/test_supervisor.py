@@ -6,14 +6,21 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Node
+from iothub_tenants.accounts import hubs
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.store import AccountStore, create_schema
 from tests.support.hubs.supervised_child import BEAT_S
 from tests.support.waiting import until
 
@@ -89,6 +96,38 @@ def test_store_process_is_ready_before_a_worker_begins(ready: Supervised) -> Non
 
     assert began[0] == "store"
     assert sorted(began[1:]) == ["w1", "w2", "w3"]
+
+
+def killed(place: Path, number: int) -> None:
+    """A worker of an earlier run had joined, and was killed."""
+    with closing(AccountStore(sqlite_url(place / "accounts.db"))) as store:
+        row = hubs.begin(store, Node().number + number - 1, f"hub-w{number}", None)
+    worker = DataDir.of_worker(place, number)
+    worker.make_own()
+    assert row is not None
+    worker.write_member(row.incarnation)
+
+
+@pytest.mark.parametrize("number", [WORKERS, WORKERS + 1])
+def test_start_waits_until_it_is_noted_that_a_worker_has_left_that_nobody_replaces(
+    tmp_path: Path, supervise: Callable[[], Supervised], number: int
+) -> None:
+    """Its row looks like another hub's; that of one who is replaced does not, and accounts that do not answer hold up nobody."""
+    create_schema(sqlite_url(tmp_path / "accounts.db"))
+    killed(tmp_path, number)
+    with closing(sqlite3.connect(tmp_path / "accounts.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        made = supervise()
+        if number > WORKERS:
+            time.sleep(2.0)
+            assert made.events("ready") == []
+        else:
+            until(made.is_announced, "a process of the supervisor", 30)
+        other.execute("ROLLBACK")
+
+    until(made.is_announced, "a process of the supervisor", 30)
+    [took] = [line for line in made.lines if line["event"] == "how long the start took"]
+    assert ("accounts_s" in took) == (number > WORKERS)
 
 
 def test_sigterm_stops_the_workers_and_then_the_store_process(ready: Supervised) -> None:
