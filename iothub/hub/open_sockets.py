@@ -44,10 +44,10 @@ class OpenSockets:
 
     def open(self, *, is_draining: bool) -> None:
         """Let clients in, unless the hub drains, and administrators ask. Raises UnavailableError."""
+        self._admin = open_socket(self._answer, self._reactor, self._data_dir)  # first: who got in can be asked about
         self._sockets.listeners.start()
         if is_draining:  # its ports are known, and in the same turn nobody has come
             self._sockets.listeners.stop_accepting()
-        self._admin = open_socket(self._answer, self._reactor, self._data_dir)
 
     def listening(self) -> dict[str, str]:
         """Return the address of each listener for clients."""
