@@ -78,6 +78,7 @@ cdef class Publishing:
     cdef object _refuse_quota(self, Connection connection, Session session, TenantPlane tenant, int qos, bint is_rate)
     @cython.locals(packet_id=int, slot=AckSlot)
     cdef object _refuse(self, Connection connection, Session session, int qos, int code)
+    cdef object _refuse_unstored(self, Connection connection, Session session, TenantPlane tenant, int qos)
     cdef object _deny(self, Connection connection, Session session, TenantPlane tenant, int qos)
     cdef object _block(self, Connection connection, double wait)
     cdef object _starve(self, Connection connection)

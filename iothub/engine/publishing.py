@@ -29,6 +29,8 @@ _ADMITTED = 0
 _BLOCKED = 1  # it must wait, and nothing was done
 _REFUSED = 2  # it was answered, or its connection ends
 
+_DISK_LOOK_S = 1.0  # a publisher that waits for room on the disk tries again so often
+
 _ID_ENDS = [bytes((byte,)) for byte in range(256)]
 
 REASONS = {
@@ -183,6 +185,7 @@ class Publishing:
             or tenant.persistent_fanout is not None
             or tenant.sinks
             or tenant.is_held
+            or turn.is_disk_short
             or turn.now >= turn.held_at
         ):
             verdict = self._admit_to_store(connection, session, tenant, route, qos, retain)
@@ -249,6 +252,12 @@ class Publishing:
         if gate.must_wait_for_store(connection, needs_store):
             self._starve(connection)
             return _BLOCKED
+        if needs_store and self.turn.is_disk_short:
+            if gate.may_wait(connection, tenant, _DISK_LOOK_S):
+                self._block(connection, _DISK_LOOK_S)
+                return _BLOCKED
+            self._refuse_unstored(connection, session, tenant, qos)
+            return _REFUSED
         if queues and tenant.persistent_fanout is not None:
             wait = tenant.persistent_fanout.take(queues, self.turn.now)
             if wait > 0.0 and gate.may_wait(connection, tenant, wait):
@@ -465,6 +474,15 @@ class Publishing:
             self.turn.close(connection, Reason.MESSAGE_RATE)
         elif qos:
             self.turn.close(connection, Reason.QUOTA)
+
+    def _refuse_unstored(self, connection: Connection, session: Session, tenant: TenantPlane, qos: int) -> None:
+        """Refuse what the disk has no room for: 0x97 where 5.0 has an answer; else the connection ends, or QoS 0 is dropped."""
+        self.gate.forget(connection)
+        self.turn.drop(tenant, session, Drop.STORE_FAILED, 1)
+        if qos and connection.version == 5:
+            self._refuse(connection, session, qos, 0x97)
+        elif qos:
+            self.turn.close(connection, Reason.STORE_UNAVAILABLE)
 
     def _deny(self, connection: Connection, session: Session, tenant: TenantPlane, qos: int) -> None:
         """No right to publish there [MQTT3-3.3.5-2]."""

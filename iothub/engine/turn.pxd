@@ -10,7 +10,7 @@ cdef class Turn:
     cdef public object clock, store, limits, observer, may_acknowledge, elsewhere
     cdef public PublishStore queues
     cdef public Counters counters
-    cdef public bint is_open
+    cdef public bint is_open, is_disk_short
     cdef public double now, wall, held_at
     cdef public list dirty, closings, waiting, unblocked, starved, watched, lagging, slicing, routed, answered
     cdef public dict before_sinks
@@ -38,4 +38,5 @@ cdef class Turn:
     cpdef int overload_level(self) except -1
     cpdef bint is_held(self, TenantPlane tenant) except -1
     cpdef bint is_store_full(self) except -1
+    cpdef object note_disk(self, bint is_short)
     cpdef bint is_store_roomy(self) except -1

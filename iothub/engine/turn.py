@@ -62,6 +62,7 @@ class Turn:
         self.answered: list[Connection] = []  # with acknowledgements that leave at the end of the batch, if they may
         self.may_acknowledge: Callable[[], bool] | None = None  # None: they leave at once
         self.held_at = math.inf  # from then on publishers and durable queues wait: see `Plane.hold_from`
+        self.is_disk_short = False  # what is left is for those who make room
         self.apply(limits)
 
     def apply(self, limits: PlaneLimits) -> None:
@@ -180,6 +181,10 @@ class Turn:
 
     def is_store_full(self) -> bool:
         return self.unstored_messages >= self.most_unstored_messages or self.unstored_bytes >= self.most_unstored_bytes
+
+    def note_disk(self, is_short: bool) -> None:
+        """Let publishers of durable messages wait while `is_short`; what makes room is done meanwhile."""
+        self.is_disk_short = is_short
 
     def is_store_roomy(self) -> bool:
         return (

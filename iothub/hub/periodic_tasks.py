@@ -36,6 +36,8 @@ from iothub_services.awaited import AwaitedQueues, AwaitedRetained
 from iothub_services.events.journal import ThreadJournal
 from iothub_services.events.retention import SLICE, TrimStatistics
 from iothub_services.metrics.alarms import AlarmName, Alarms
+from iothub_services.metrics.disk_room import LOOK_INTERVAL_S as ROOM_INTERVAL_S
+from iothub_services.metrics.disk_room import DiskRoom
 from iothub_services.metrics.watch import Watch
 from iothub_services.quota.usage import FLUSH_INTERVAL_S, Usage
 from iothub_services.sessions.manager import SessionManager
@@ -285,6 +287,7 @@ class PeriodicTasks:
     event_topics: EventTopics
     webhooks: Webhooks
     machine: MachineCheck
+    room: DiskRoom | None
     statistics: StatisticsTrim
     sweep: BodySweep | None
     traces: Tracing
@@ -307,6 +310,8 @@ class PeriodicTasks:
         add(_SYS, settings.mqtt.sys_interval_s, self._publish_sys)
         add("$events", SUMMARY_INTERVAL_S, self.event_topics.summarise)
         add("webhooks", WEBHOOKS_INTERVAL_S, self.webhooks.run_once)
+        if self.room is not None:
+            add("room on the disk", ROOM_INTERVAL_S, self.room.look)
         add("watch", WATCH_INTERVAL_S, self.machine.run_once)
         if settings.events.driver == "sqlite":
             add("statistics", HOUSEKEEPING_INTERVAL_S, self.statistics.trim)

@@ -31,6 +31,7 @@ from iothub.hub.stores.choices import queue_drivers
 from iothub.hub.tenant_deletion import TenantDeletion, TenantPlaces
 from iothub.jobs.watch import JobWatch
 from iothub.net.listeners import Listeners
+from iothub_services.metrics.disk_room import DiskRoom
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.background.device_removal import DeviceRemoval
@@ -77,6 +78,7 @@ def make_tasks(
         machine=MachineCheck(
             process.data_dir, monitoring.alarms, monitoring.watch, process.descriptors, shared, listeners
         ),
+        room=_room(foundation, control),
         statistics=StatisticsTrim(settings, accounts, writers.journal, run, clock),
         sweep=_sweep(foundation),
         traces=foundation.traces(),
@@ -137,6 +139,19 @@ def _deletion(foundation: Foundation, writers: Writers, control: Control) -> Ten
         foundation.traces().forget_tenant(tenant_id)
 
     return TenantDeletion(places, foundation.process.threads.run, forget, control.streaming.delete_topics)
+
+
+def _room(foundation: Foundation, control: Control) -> DiskRoom | None:
+    """Queues on servers leave nothing on this disk."""
+    process, drivers = foundation.process, foundation.stores.drivers
+    if "sqlite" not in queue_drivers(process.settings, process.data_dir):
+        return None
+    return DiskRoom(
+        process.data_dir.path,
+        control.plane.turn.note_disk,
+        lambda: drivers.journal_figures().reusable_bytes,
+        foundation.monitoring.alarms,
+    )
 
 
 def _sweep(foundation: Foundation) -> BodySweep | None:

@@ -24,6 +24,11 @@ class AlarmName(Enum):
     """Every alarm: (name, severity, what to do)."""
 
     DISK_LOW = ("disk_low", "warning", "Free disk space under the data directory.")
+    DISK_SHORT = (
+        "disk_short",
+        "critical",
+        "Free disk space, or let clients read or purge what waits; until then publishers of durable messages wait or are refused.",
+    )
     DISK_FULL = ("disk_full", "critical", "Free disk space; until then durable messages are not acknowledged.")
     STORE_FAILED = (
         "store_failed",

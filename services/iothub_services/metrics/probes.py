@@ -34,6 +34,16 @@ def disk_free_bytes(path: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
+def disk_free_and_size(path: Path) -> tuple[int, int]:
+    """Return how many bytes anybody may still write on the disk of `path`, and how large it is.
+
+    Raises:
+        OSError: The path is gone.
+    """
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
+
+
 def is_read_only(path: Path) -> bool:
     """Say whether the file system of `path` is mounted read-only.
 

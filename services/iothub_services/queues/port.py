@@ -176,12 +176,13 @@ class JournalFigures(NamedTuple):
     """What whoever runs a journal in front of the embedded queues looks at; all 0: there is none.
 
     `messages`: that are in no table. `checkpoint_us`: how long it took to begin the newest segment, with what was moved into the tables and committed
-    then; appends have waited for it.
+    then; appends have waited for it. `reusable_bytes`: of the tables' file, what nothing is in.
     """
 
     size_bytes: int = 0
     messages: int = 0
     checkpoint_us: int = 0
+    reusable_bytes: int = 0
 
 
 class ExpiryMark(NamedTuple):

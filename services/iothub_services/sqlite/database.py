@@ -33,6 +33,7 @@ CHECK_BYTES = 256 << 20  # files up to here are checked whole at open
 CHECK_S = 15.0  # larger ones for this long; damage beyond is found when it is read
 _PRIVATE = 0o600
 _WAL_PAGES = 2_000  # checkpoint after 8 or 16 MiB
+_WAL_SHARE = 64  # of the disk, where that is less
 _CACHE_BYTES = 32 << 20
 _WAL_KEEP_BYTES = 64 << 20
 
@@ -222,9 +223,14 @@ class Database:
                 f"{self.path.name}: the file system offers journal mode {mode!r}, WAL is needed: use a local disk"
             )
         self.writer.execute("PRAGMA synchronous=FULL")
-        self.writer.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}")
+        self.writer.execute(f"PRAGMA wal_autocheckpoint={self._wal_pages()}")
         self.writer.execute(f"PRAGMA journal_size_limit={_WAL_KEEP_BYTES}")
         self.writer.execute("PRAGMA temp_store=MEMORY")
+
+    def _wal_pages(self) -> int:
+        """Return after how many pages in the log they are copied into the file, so that it does not take much of a small disk."""
+        share = probes.disk_free_and_size(self.path.parent)[1] // _WAL_SHARE // self.schema.page_bytes
+        return max(1, min(_WAL_PAGES, share))
 
     def _upgrade(self, version: int) -> None:
         with self.transaction() as connection:

@@ -45,9 +45,10 @@ class Answering(Protocol):
 
 @dataclass(slots=True)
 class Session:
-    """One connection. `seen`: up to which change it knows what the port says besides its answers."""
+    """One connection. `seen`: up to which change it knows what the port says besides its answers. `reusable_bytes`: what it was told of."""
 
     seen: int = 0
+    reusable_bytes: int = 0
 
 
 class Probed(Protocol):

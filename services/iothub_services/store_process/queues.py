@@ -105,7 +105,7 @@ VERBS = {
     "stats_of": Verb((many(number),), table(number, _STATS)),
     "list_queues": Verb((number,), many(_STATS)),
 }
-_FIGURES = row(JournalFigures, number, number, number)
+_FIGURES = row(JournalFigures, number, number, number, number)
 _NOTES = row(
     pair, number, many(row(pair, number, number, number)), _FIGURES
 )  # up to which change; tenant, messages, bytes; the journal
@@ -143,7 +143,11 @@ class QueuePort(Port):
 
     def notes(self, session: Session) -> object:
         session.seen, changes = self._usage.since(session.seen)
-        return (session.seen, changes, self._queues.journal_figures) if changes else None
+        figures = self._queues.journal_figures
+        if not changes and session.reusable_bytes == figures.reusable_bytes:
+            return None
+        session.reusable_bytes = figures.reusable_bytes
+        return session.seen, changes, figures
 
     def _write(self, moves: list[Move], appends: list[Append]) -> tuple[list[bool], list[Appended]]:
         """Moves first: acknowledgements make room, and none of them concerns an append of the same batch."""

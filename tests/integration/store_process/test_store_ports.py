@@ -25,6 +25,7 @@ from iothub_services.store_process.events import RemoteEvents
 from iothub_services.store_process.queues import RemoteQueues, UsageChanges
 from iothub_services.store_process.states import RemoteStates
 from tests.support.hubs.store_processes import StoreProcess, store_process
+from tests.support.waiting import until
 
 
 def refuse(word: str, text: str) -> None:
@@ -138,3 +139,18 @@ def test_worker_hears_what_the_journal_is_doing(tmp_path: Path) -> None:
 
         assert queues.journal_figures == JournalFigures(1 << 20, 1, 0)
         queues.close()
+
+
+def test_worker_that_writes_nothing_hears_that_the_file_has_room(tmp_path: Path) -> None:
+    """Its publishers may wait for that: any answer says so, also one that changes no sum."""
+    with store_process(tmp_path) as process:
+        reader, writer = RemoteQueues(process.path), RemoteQueues(process.path)
+        made(writer, 1)
+        writer.append([one(1, number, body=b"x" * 20_000) for number in range(1, 101)])
+        assert reader.tails([1]) == {1: 100}
+        assert reader.journal_figures.reusable_bytes == 0
+
+        writer.purge(1)
+        until(lambda: reader.tails([1]) and reader.journal_figures.reusable_bytes > 1_000_000, "what is empty", 10)
+        reader.close()
+        writer.close()

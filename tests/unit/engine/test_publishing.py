@@ -100,6 +100,54 @@ def test_publishing_that_waits_has_done_nothing() -> None:
     assert publisher.take() == ack(0x40, 1) + ack(0x40, 2)
 
 
+def test_publishing_waits_for_the_disk_while_a_reader_makes_room() -> None:
+    """What is acknowledged was stored, and what was held back is stored when there is room, in its order; what needs no store goes on."""
+    bench = Bench()
+    kept = bench.client("kept", queue_id=7)
+    kept.subscribe(b"a", 1)
+    bench.settle()
+    publisher, other = bench.client("p"), bench.client("other")
+    publisher.send(publish(b"a", b"1", 1, 1))
+    bench.settle()
+    assert publisher.take() == ack(0x40, 1)
+    assert len(packets(kept.take())) == 1
+
+    bench.plane.turn.note_disk(True)
+    publisher.send(publish(b"a", b"2", 1, 2) + publish(b"a", b"3", 1, 3))
+    assert other.send(publish(b"elsewhere", b"4", 1, 4)) == ack(0x40, 4)
+    kept.send(ack(0x40, 1))
+    bench.settle()
+    bench.pass_time(2.0)
+    assert (publisher.take(), kept.take()) == (b"", b"")
+    assert (bench.store.queue(7).head, bench.store.queue(7).tail) == (1, 1)
+
+    bench.plane.turn.note_disk(False)
+    bench.pass_time(1.0)
+    bench.settle()
+
+    assert publisher.take() == ack(0x40, 2) + ack(0x40, 3)
+    assert bench.store.queue(7).tail == 3
+
+
+@pytest.mark.parametrize(("version", "qos"), [(5, 1), (5, 2), (4, 1), (4, 0)])
+def test_publishing_that_has_waited_long_for_the_disk_is_refused(version: int, qos: int) -> None:
+    """5.0 has an answer; an older client is closed, and sends again when it comes back; QoS 0 is dropped, and its connection stays."""
+    bench = Bench()
+    bench.client("kept", queue_id=7).subscribe(b"a", 1)
+    bench.settle()
+    publisher = bench.client("p", version=version)
+    bench.plane.turn.note_disk(True)
+
+    publisher.send(publish(b"a", b"1", qos, 1, retain=True, properties=b"" if version == 5 else None))
+    bench.pass_time(8.0)
+    assert (publisher.take(), publisher.connection.is_closing) == (b"", False)
+    bench.pass_time(3.0)
+
+    assert bench.store.queue(7).tail == 0
+    assert publisher.take() == {(5, 1): ack(0x40, 1, 0x97), (5, 2): ack(0x50, 1, 0x97)}.get((version, qos), b"")
+    assert publisher.connection.is_closing == ((version, qos) == (4, 1))
+
+
 def test_publishing_of_old_clients_goes_on_with_the_answers_and_not_with_the_clock() -> None:
     """3.x has no Receive Maximum: what waits for the store is bounded by not reading on, and no tick is waited for."""
     bench = Bench()

@@ -224,7 +224,7 @@ class JournaledTables(RedoneTables):
 
     @property
     def journal_figures(self) -> JournalFigures:
-        return JournalFigures(self._journal.disk_bytes, self._table.count, self._checkpoint_us)
+        return JournalFigures(self._journal.disk_bytes, self._table.count, self._checkpoint_us, self._free.size_bytes)
 
     # --- groups
 
@@ -483,7 +483,12 @@ class JournaledTables(RedoneTables):
         self._changes = 0
         self._commits_flushed = flushed
         database.writer.lend(self._await_commit)
-        self._committing.start(database.commit)
+        is_giving_back = self._free.are_most and not is_last
+        self._committing.start(self._commit_and_give_back if is_giving_back else database.commit)
+
+    def _commit_and_give_back(self) -> None:
+        self._database.commit()
+        self._free.give_back()
 
     def _await_commit(self) -> None:
         """Have no commit under way. Under the lock. Raises BackendError: it has failed, and what is in memory must be read back."""
@@ -571,7 +576,7 @@ class JournaledTables(RedoneTables):
         if self._changes >= CHECKPOINT_CHANGES:
             self.probe()
         has_more = self._idle_slice()
-        if self._is_forgetting and not has_more:
+        if not has_more and (self._is_forgetting or self._free.are_most):
             self.probe()
             self._is_forgetting = False
         return has_more
@@ -585,7 +590,9 @@ class JournaledTables(RedoneTables):
                 if self._dropped is None or self._dropped:
                     super()._finish(self._database.writer)
                     return True
-                return super().idle()
+                self._clear_away()
+                self._free.look()
+                return self._has_idle_work
             except sqlite3.Error as error:
                 self._undo()
                 raise backend_error(error, self._database.path, is_committing=False) from error

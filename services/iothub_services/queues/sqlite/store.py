@@ -40,6 +40,7 @@ from iothub_services.queues.sqlite.bodies import Bodies
 from iothub_services.queues.sqlite.rebuilding import rebuild
 from iothub_services.queues.sqlite.row_cache import QueueRow, QueueRowCache, row_of
 from iothub_services.sqlite.database import SETTLED, Database
+from iothub_services.sqlite.free_pages import FreePages
 from iothub_services.sqlite.store import SqliteStore
 
 _HOUSEKEEPING = 256  # bodies, and records of dropped queues, that one commit removes at least
@@ -60,11 +61,12 @@ class SqliteQueues(SqliteStore):
         super().__init__(database)
         self._rows = QueueRowCache(database.writer, on_usage)
         self._bodies = Bodies(database.writer)
+        self._free = FreePages(database.writer, database.path.parent)
         self._dropped: list[int] | None = None  # queues whose records are still there; None: look
         self.needs_rebuild = database.is_salvaged  # rows of queues may have been lost with a damaged page
         self._next_body = self._bodies.next_id  # after the last commit
         database.before_commit.append(self._finish)
-        database.after_commit.append(self._rows.settle)
+        database.after_commit += [self._rows.settle, self._free.look]
         database.on_rollback.append(self._forget)
 
     # --- writers
@@ -143,7 +145,7 @@ class SqliteQueues(SqliteStore):
     @property
     def journal_figures(self) -> JournalFigures:
         """Any thread."""
-        return JournalFigures()
+        return JournalFigures(reusable_bytes=self._free.size_bytes)
 
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
         return dict(self._select("SELECT id, tail FROM queue WHERE id IN ({})", queue_ids))
@@ -222,13 +224,18 @@ class SqliteQueues(SqliteStore):
         return tuple(removed)
 
     def idle(self) -> bool:
-        """Do a slice of what nobody waits for; True if there is more. Dropped queues go first: what is left of them keeps bodies from the sweep."""
-        if not self._has_idle_work:
-            return False
+        """Do a slice of what nobody waits for; True if there is more."""
+        if self._has_idle_work:
+            self._clear_away()
+        elif self._free.are_most:
+            self._free.give_back()
+        return self._has_idle_work
+
+    def _clear_away(self) -> None:
+        """Remove some of what nobody refers to. Dropped queues go first: what is left of them keeps bodies from the sweep."""
         with self._database.transaction() as connection:
             if self._dropped is not None and not self._dropped:
                 self._bodies.slice(connection)
-        return self._has_idle_work
 
     @property
     def _has_idle_work(self) -> bool:

@@ -1,0 +1,63 @@
+"""What nothing is in of a SQLite file: it is used again, or given back to the disk when nearly all of the file is like that.
+
+Knows no table.
+
+Theory: SQLite keeps pages that became free in the file. `VACUUM` writes what is left into the log once more, so it is worth its while where that
+is little; a file of which much is left keeps its size, and whoever asks how much room there is must count what it has free.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import partial
+from pathlib import Path
+
+from iothub.base import log as logging
+from iothub_services.metrics.probes import disk_free_bytes
+
+GIVEN_BACK_BYTES = 64 << 20  # less is not worth it, unless the disk has less
+_LEAST_BYTES = 4 << 20
+_MOST_LEFT_BYTES = 16 << 20  # that are written anew: a tenth of a second
+
+log = logging.get(__name__)
+
+
+class FreePages:
+    """As of the last look. `size_bytes`: any thread may read it."""
+
+    def __init__(self, connection: sqlite3.Connection, folder: Path) -> None:
+        """`folder`: where the file is. `connection` is used also while it is lent to the thread that commits."""
+        self._folder = folder
+        self._execute = partial(sqlite3.Connection.execute, connection)
+        (self._page_bytes,) = self._execute("PRAGMA page_size").fetchone()
+        self._left_bytes = 0
+        self._kept_bytes = 0  # by an attempt that failed
+        self.size_bytes = 0
+        self.look()
+
+    def look(self) -> None:
+        """Count them; what the transaction has freed too. Raises sqlite3.Error."""
+        (free,), (pages,) = (self._execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_count"))
+        self.size_bytes, self._left_bytes = free * self._page_bytes, (pages - free) * self._page_bytes
+
+    @property
+    def are_most(self) -> bool:
+        """Whether it is worth the while to give them back."""
+        found = self.size_bytes - self._kept_bytes
+        if found < _LEAST_BYTES or self._left_bytes > _MOST_LEFT_BYTES:
+            return False
+        try:
+            return found >= min(GIVEN_BACK_BYTES, disk_free_bytes(self._folder))
+        except OSError:
+            return False  # the folder is gone
+
+    def give_back(self) -> None:
+        """Write the file anew, outside of a transaction; what fails is left for when there are more."""
+        try:
+            for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
+                self._execute(statement).fetchall()
+            self._kept_bytes = 0
+            self.look()
+        except sqlite3.Error as error:
+            log.warning("free pages of a file could not be given back to the disk", why=str(error))
+            self._kept_bytes = self.size_bytes
