@@ -39,7 +39,8 @@ async def rebuild_queues(
 def lost_queues_text(rebuilt: Rebuilt, sessions: int) -> str:
     """Say it to an operator."""
     return (
-        f"the queues of {rebuilt.queues} of {sessions} sessions were lost with the damaged part of queues.db and were rebuilt: "
+        f"the queues of {rebuilt.queues} of {sessions} sessions were lost with the damaged part of queues.db or of the folder "
+        "queues.journal (`store_corrupt` in the alarms or in the log says which) and were rebuilt: "
         f"the sessions go on, {rebuilt.messages} saved messages are delivered (marked as perhaps sent before); "
         f"not known: how many messages more there were ({rebuilt.empty} of these queues have none now), "
         "and which QoS 2 messages were under way: one of those may come twice or not at all"

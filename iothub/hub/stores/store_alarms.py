@@ -36,7 +36,7 @@ class StoreAlarms:
         self._is_over = True
 
     def __call__(self, word: str, text: str) -> None:
-        """`word`: `queues_failing`, `events_corrupt` and so on: the subject of the alarm."""
+        """`word`: `queues_failing`, `events_corrupt`, `queues.journal` (segments are damaged) and so on: the subject of the alarm."""
         if word.endswith(_GONE):
             self._alarms.set(AlarmName.STORE_LOST, bool(text), subject=word.removesuffix(_GONE), detail=text)
             return
@@ -47,7 +47,7 @@ class StoreAlarms:
             self._alarms.set(AlarmName.RECORD_DAMAGED, bool(text), subject=word.removesuffix(_DAMAGED), detail=text)
             return
         if not word.endswith(_FAILING):
-            self._alarms.set(AlarmName.STORE_CORRUPT, bool(text), subject=word, detail=text)
+            self._corrupt(word, text)
             return
         if self._is_over:
             return
@@ -59,6 +59,13 @@ class StoreAlarms:
         is_full = any(words in text.lower() for words in _DISK_FULL)
         self._alarms.set(AlarmName.DISK_FULL, is_full, subject=store, detail=text)
         self._alarms.set(AlarmName.STORE_FAILED, bool(text) and not is_full, subject=store, detail=text)
+
+    def _corrupt(self, subject: str, text: str) -> None:
+        """A store that finds more damage says all of it anew."""
+        if text:
+            self._alarms.raise_(AlarmName.STORE_CORRUPT, subject=subject, detail=text, is_newest=True)
+        else:
+            self._alarms.clear(AlarmName.STORE_CORRUPT, subject=subject)
 
     def store_process_changed(self, text: str) -> None:
         """The supervisor says why the store process does not work, nothing if it does."""

@@ -132,7 +132,7 @@ def test_a_page_that_can_be_done_without_costs_no_session_and_no_message(hub: Hu
     assert ("store_lost" in alarms) is (name == "queue")
     if name == "queue":
         assert (
-            "the queues of 2 of 2 sessions were lost with the damaged part of queues.db and were rebuilt"
+            "the queues of 2 of 2 sessions were lost with the damaged part of queues.db or of the folder queues.journal"
             in alarms["store_lost"]
         )
         assert f"{2 * MESSAGES} saved messages are delivered" in alarms["store_lost"]

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from iothub.base.errors import BackendError
 from iothub.testing.clock import ManualClock
+from iothub_services.queues.journal.damage import DamageReport
+from iothub_services.queues.journal.segments import BROKEN
 from iothub_services.queues.journal.store import JournaledQueues
 from iothub_services.queues.port import (
     Move,
@@ -21,6 +24,8 @@ from iothub_services.sqlite.database import open_database
 from iothub_services.sqlite.salvage import SALVAGED
 from tests.support.journaled_queues import TENANT, Open, append, bodies, made
 from tests.support.servers.losing_disk import LosingDisk, abandon
+
+LOST = "every whole record was used, what else they had is lost"
 
 
 def test_damage_in_the_middle_keeps_what_is_whole(opened: Open, disk: LosingDisk, alarms: list[str]) -> None:
@@ -35,7 +40,7 @@ def test_damage_in_the_middle_keeps_what_is_whole(opened: Open, disk: LosingDisk
 
     store = opened()
 
-    assert [alarm.partition(":")[0] for alarm in alarms] == ["queues_corrupt"]
+    assert [alarm.partition(":")[0] for alarm in alarms] == ["queues.journal"]
     assert f"{name.partition('.')[0]}.damaged" in disk.names(Path())
     assert store.needs_rebuild
     store.rebuild([Place(TENANT, 1, 1), Place(TENANT, 9, 1)], 5_000_000)
@@ -65,7 +70,9 @@ def test_damage_of_a_segment_leaves_the_others_whole(opened: Open, disk: LosingD
 
     store = opened()
 
-    assert [alarm.partition(" of the")[0] for alarm in alarms] == ["queues_corrupt: segment 2"]
+    assert [alarm.partition(";")[0].split(": ")[::2] for alarm in alarms] == [
+        ["queues.journal", "segment 2 has broken records"]
+    ]
     assert "00000000000000000002.damaged" in disk.names(Path())
     store.rebuild([Place(TENANT, 1, 1), Place(TENANT, 2, 1)], 5_000_000)
     epochs = [store.claim(queue_id, b"reader").epoch for queue_id in (1, 2)]
@@ -75,7 +82,9 @@ def test_damage_of_a_segment_leaves_the_others_whole(opened: Open, disk: LosingD
     store.close()
 
 
-def test_newest_segment_that_is_not_there_is_told(opened: Open, disk: LosingDisk, alarms: list[str]) -> None:
+def test_newest_segment_that_is_not_there_is_told(
+    opened: Open, disk: LosingDisk, alarms: list[str], tmp_path: Path
+) -> None:
     """No later one names it: the tables do."""
     store = opened()
     made(store, 1)
@@ -87,7 +96,7 @@ def test_newest_segment_that_is_not_there_is_told(opened: Open, disk: LosingDisk
 
     store = opened()
 
-    assert alarms == ["queues_corrupt: segment 2 of the queues' journal is missing: what only it had is lost"]
+    assert alarms == [f"queues.journal: {tmp_path / 'queues.journal'}: segment 2 is missing; {LOST}"]
     store.rebuild([Place(TENANT, 1, 1)], 5_000_000)
     assert bodies(store, epoch=store.claim(1, b"reader").epoch) == [b"kept"]
     store.close()
@@ -110,7 +119,9 @@ def test_record_that_breaks_while_the_hub_runs_leaves_the_others_whole(
 
     assert bodies(store) == [b"first", b"second", b"third"]
     assert store._table.count == 0
-    assert [alarm.partition(" of the")[0] for alarm in alarms] == ["queues_corrupt: segment 1"]
+    assert [alarm.partition(";")[0].split(": ")[::2] for alarm in alarms] == [
+        ["queues.journal", "segment 1 has broken records"]
+    ]
     assert "00000000000000000001.damaged" in disk.names(Path())
     store.close()
 
@@ -132,7 +143,7 @@ def test_cut_tail_is_no_damage(opened: Open, disk: LosingDisk) -> None:
 
 
 def test_missing_segment_is_told_and_its_queues_are_looked_for(
-    opened: Open, disk: LosingDisk, alarms: list[str]
+    opened: Open, disk: LosingDisk, alarms: list[str], tmp_path: Path
 ) -> None:
     store = opened()
     made(store, 1)
@@ -143,7 +154,7 @@ def test_missing_segment_is_told_and_its_queues_are_looked_for(
 
     store = opened()
 
-    assert alarms == ["queues_corrupt: segment 1 of the queues' journal is missing: what only it had is lost"]
+    assert alarms == [f"queues.journal: {tmp_path / 'queues.journal'}: segment 1 is missing; {LOST}"]
     assert store.needs_rebuild
     store.rebuild([Place(TENANT, 1, 1)], 5_000_000)
     assert store.existing([1]) == {1}
@@ -243,6 +254,129 @@ def test_damaged_segment_is_kept_whenever_the_process_ends(
         append(store, b"later")
         store.put_into_tables()
 
-    assert alarms == ["queues_corrupt"]
+    assert alarms == ["queues.journal"]
     assert disk.read(Path(f"{name.partition('.')[0]}.damaged")) == damaged
     store.close()
+
+
+def test_file_that_was_cut_within_its_last_group_is_told(
+    opened: Open, disk: LosingDisk, alarms: list[str], tmp_path: Path
+) -> None:
+    """The group was synced and acknowledged: a crash shortens no file."""
+    store = opened()
+    made(store, 1)
+    append(store, b"kept")
+    append(store, b"first of the last", b"second of the last")
+    end = store._journal.at
+    abandon(store)
+    (name,) = disk.names(Path())
+    disk.truncate(name, end - 5)
+
+    store = opened()
+
+    assert alarms == [
+        f"queues.journal: {tmp_path / 'queues.journal'}: segment 1 was cut to {end - 5} of 65536 bytes; {LOST}; "
+        "kept there as 00000000000000000001.damaged"
+    ]
+    store.rebuild([Place(TENANT, 1, 1)], 5_000_000)
+    epoch = store.claim(1, b"reader").epoch
+    assert (
+        bodies(store, epoch=epoch)
+        == [b"kept", b"first of the last", b"second of the last"][: len(bodies(store, epoch=epoch))]
+    )
+    assert bodies(store, epoch=epoch)[0] == b"kept"
+    store.close()
+    alarms.clear()
+    opened().close()
+    assert alarms == []
+
+
+@pytest.mark.parametrize("left", [0, 10, 300])
+def test_file_that_was_cut_anywhere_is_told(opened: Open, disk: LosingDisk, alarms: list[str], left: int) -> None:
+    """Down to nothing, behind a commit of the tables that names it."""
+    store = opened()
+    made(store, 1)
+    store.probe()
+    append(store, b"lost" * 100)
+    abandon(store)
+    disk.truncate(max(name for name in disk.names(Path()) if name.endswith(".segment")), left)
+
+    store = opened()
+
+    assert len(alarms) == 1
+    assert "segment 2 " in alarms[0]
+    assert store.needs_rebuild
+    store.close()
+
+
+def test_earlier_file_that_was_cut_is_told_and_the_store_opens(
+    opened: Open, disk: LosingDisk, alarms: list[str]
+) -> None:
+    store = opened()
+    made(store, 1)
+    append(store, b"first")
+    append(store, b"second")
+    end = store._journal.at
+    store._journal.next_segment()
+    abandon(store)
+    disk.truncate(min(disk.names(Path())), end - 100)
+
+    store = opened()
+
+    assert [f"segment 1 was cut to {end - 100} of 65536 bytes" in alarm for alarm in alarms] == [True]
+    store.close()
+
+
+def test_beginning_of_the_newest_segment_in_a_backup_is_no_damage(
+    opened: Open, disk: LosingDisk, alarms: list[str]
+) -> None:
+    """That is all that a backup copies of it."""
+    store = opened()
+    made(store, 1)
+    append(store, b"kept")
+    store.probe()
+    abandon(store)
+    disk.truncate(max(name for name in disk.names(Path()) if name.endswith(".segment")), 256)
+
+    store = opened()
+
+    assert (bodies(store), alarms) == ([b"kept"], [])
+    store.close()
+
+
+def test_damaged_segments_are_all_named(opened: Open, disk: LosingDisk, alarms: list[str], tmp_path: Path) -> None:
+    store = opened()
+    made(store, 1)
+    for body in (b"first", b"second", b"third", b"fourth"):
+        append(store, body)
+        append(store, b"behind")
+        store._journal.next_segment()
+    abandon(store)
+    names = sorted(disk.names(Path()))
+    for name, body in zip(names, (b"first", b"second", b"third"), strict=False):
+        disk.damage(name, disk.read(Path(name)).index(body))
+    disk.remove(Path(names[3]))
+
+    opened().close()
+
+    assert alarms == [
+        f"queues.journal: {tmp_path / 'queues.journal'}: segment 1 has broken records, segment 2 has broken records, "
+        f"segment 3 has broken records, segment 4 is missing; {LOST}; "
+        "kept there as 00000000000000000001.damaged and 2 more *.damaged"
+    ]
+
+
+def test_many_damaged_segments_are_counted_and_what_is_not_kept_is_told(tmp_path: Path) -> None:
+    """The log names each."""
+    alarms: list[str] = []
+
+    def keep(segment: int) -> str:
+        raise BackendError(f"disk full at {segment}", retryable=True)
+
+    report = DamageReport(tmp_path, keep, lambda word, text: alarms.append(f"{word}: {text}"))
+    report.report(dict.fromkeys(range(1, 15), BROKEN))
+    report.report({1: BROKEN})
+
+    assert len(alarms) == 1
+    assert "segment 10 has broken records, and 4 more (see the log); " in alarms[0]
+    assert alarms[0].endswith("segment 1 could not be kept: disk full at 1")

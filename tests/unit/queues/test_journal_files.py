@@ -11,7 +11,7 @@ from iothub.base.errors import BackendError
 from iothub_services.queues.journal.decoding import Verdict, salvage, scan
 from iothub_services.queues.journal.encoding import encode_group
 from iothub_services.queues.journal.records import AppendRecord, MoveRecord, Placed, Record, Type, packed
-from iothub_services.queues.journal.segments import Journal, Loaded
+from iothub_services.queues.journal.segments import MISSING, Journal, Loaded
 from tests.support.servers.losing_disk import LosingDisk
 
 SECTOR = 512
@@ -146,7 +146,7 @@ def test_segment_that_another_one_names_and_is_not_there_is_missing() -> None:
 
     loaded = list(Journal(FOLDER, disk, SEGMENT_BYTES).load(0))
 
-    assert [(each.segment, each.is_missing, len(each.records)) for each in loaded] == [(1, True, 0), (2, False, 1)]
+    assert [(each.segment, each.damage, len(each.records)) for each in loaded] == [(1, MISSING, 0), (2, "", 1)]
     assert [each.segment for each in Journal(FOLDER, disk, SEGMENT_BYTES).load(1)] == [2, 3]
     assert [each.segment for each in Journal(FOLDER, disk, SEGMENT_BYTES).load(None)] == [2, 3, 4]
 

@@ -39,6 +39,7 @@ from iothub_services.queues.journal.records import (
     Found,
     KeptRecord,
     LimitsRecord,
+    MadeRecord,
     MoveRecord,
     RebuildRecord,
     Record,
@@ -50,6 +51,7 @@ _NUMBERS: dict[Type, tuple[Callable[..., Record | CommitRecord], Struct]] = {
     Type.CREATE: (CreateRecord, CREATE),
     Type.LIMITS: (LimitsRecord, LIMITS),
     Type.CLOSED: (ClosedRecord, TWO),
+    Type.MADE: (MadeRecord, ONE),
     Type.COMMIT: (CommitRecord, ONE),
 }
 _ZEROS = bytes(1 << 20)

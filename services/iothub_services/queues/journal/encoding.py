@@ -36,6 +36,7 @@ from iothub_services.queues.journal.records import (
     CreateRecord,
     KeptRecord,
     LimitsRecord,
+    MadeRecord,
     MoveRecord,
     RebuildRecord,
     Record,
@@ -188,6 +189,8 @@ class GroupBuffer:
             self._write(Type.REBUILD, REBUILD.pack(record.now_us, len(record.places)) + places)
         elif isinstance(record, ClosedRecord):
             self._write(Type.CLOSED, TWO.pack(*record))
+        elif isinstance(record, MadeRecord):
+            self._write(Type.MADE, ONE.pack(*record))
         else:
             self._write(record.type, ONE.pack(record.queue_id))
 

@@ -17,6 +17,9 @@ else behind the last whole group is a write that was cut.
 A segment that ended by a cut or a failed sync is followed by one whose first record, CLOSED, says how far it counts: what lies behind was
 answered as not done, and may have been done anew.
 
+The first group also says how long the segment was made (MADE), before anything else is written to it: a shorter file was cut by somebody else, and
+its last groups may be gone without a trace.
+
 Invariant: a record is whole or not there. Nothing in it is believed before its checksum holds.
 """
 
@@ -70,6 +73,7 @@ class Type(IntEnum):
     COMMIT = 14  # of everything from here on
     KEPT = 15  # the answer to a request of another process
     REBUILD = 16  # of queues whose rows were lost
+    MADE = 17  # so many bytes long this segment was made
 
 
 class Placed(NamedTuple):
@@ -170,6 +174,12 @@ class ClosedRecord(NamedTuple):
     end: int
 
 
+class MadeRecord(NamedTuple):
+    """How long this segment was made: a file that is shorter was cut."""
+
+    size_bytes: int
+
+
 class KeptRecord(NamedTuple):
     """What a client has asked last, and the answer: a row of the table `request`."""
 
@@ -200,6 +210,7 @@ Record = (
     | LimitsRecord
     | EndRecord
     | ClosedRecord
+    | MadeRecord
     | KeptRecord
     | RebuildRecord
 )

@@ -20,6 +20,7 @@ from iothub_services.queues.journal.records import (
     Found,
     KeptRecord,
     LimitsRecord,
+    MadeRecord,
     MoveRecord,
     Placed,
     RebuildRecord,
@@ -86,7 +87,9 @@ class RedoneTables(SqliteQueues):
                 self._make(record)
         elif isinstance(record, RebuildRecord):
             super().rebuild([Place(*each) for each in record.places], record.now_us)
-        elif not isinstance(record, AppendRecord | ClosedRecord | CommitRecord):  # the last two are of the segments
+        elif not isinstance(
+            record, AppendRecord | ClosedRecord | MadeRecord | CommitRecord
+        ):  # the last three are of the segments
             row = self._rows.touch(record.queue_id)
             if row is not None:
                 row.is_changed = True

@@ -15,14 +15,14 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from iothub.base.errors import BackendError
 from iothub_services.metrics.probes import ROOM_BYTES
 from iothub_services.queues.journal.beside import Beside, InThread
-from iothub_services.queues.journal.decoding import Verdict, salvage, scan
+from iothub_services.queues.journal.decoding import Scan, Verdict, salvage, scan
 from iothub_services.queues.journal.disk import Disk, sync_folder
 from iothub_services.queues.journal.encoding import GroupBuffer, encode_group
 from iothub_services.queues.journal.records import (
@@ -31,6 +31,7 @@ from iothub_services.queues.journal.records import (
     AppendRecord,
     ClosedRecord,
     Found,
+    MadeRecord,
     Record,
     steps_of,
 )
@@ -44,14 +45,17 @@ _SPARE = "next.spare"  # a flushed segment, to be used again if it has the right
 MOST_READING = (
     16  # earlier segments whose files are open: there may be a thousand, and connections need descriptors as well
 )
-_BEGIN_BYTES = 256  # more than the first group of a segment
+_BEGIN_BYTES = 256  # more than the first group of a segment; so long is the newest one in a backup
+MISSING = "is missing"
+BROKEN = "has broken records"
 _REMEDIES = {
     errno.ENOSPC: "free some disk space first",
     errno.EDQUOT: "free some disk space first",
     errno.EIO: "check the disk (`smartctl`, the kernel's log)",
-    errno.EACCES: "make the folder writable for the hub's user",
+    errno.EACCES: "make the folder and what is in it readable and writable for the hub's user (`chown -R`)",
     errno.EROFS: "the file system is mounted read-only: mount it writable, and see the kernel's log for why it is not",
 }
+_REMEDIES_OF_PARENT = {**_REMEDIES, errno.EACCES: "make the data directory writable for the hub's user"}
 _FOLDER_MODE = 0o700
 
 
@@ -61,14 +65,43 @@ def folder_of(tables: Path) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder of the segments durable: a process that was killed may have made it and no more. Raises OSError."""
-    folder.mkdir(_FOLDER_MODE, exist_ok=True)
-    sync_folder(folder.parent)
+    """Make the folder of the segments durable: a process that was killed may have made it and no more. Raises BackendError."""
+    _require_folder(folder)
+    try:
+        folder.mkdir(_FOLDER_MODE, exist_ok=True)
+        sync_folder(folder.parent)
+    except OSError as error:
+        what = f"{folder} is not there, and cannot be made: {error.strerror}"
+        remedy = _REMEDIES_OF_PARENT.get(error.errno or 0, "")
+        raise BackendError(what, retryable=True, remedy=remedy) from error
 
 
 def is_left(tables: Path) -> bool:
-    """Whether there are segments: a hub has not put them into the tables."""
-    return bool(_segments_in(folder_of(tables)))
+    """Whether there are segments: a hub has not put them into the tables. Raises BackendError: that cannot be seen."""
+    folder = folder_of(tables)
+    _require_folder(folder)
+    try:
+        return bool(_segments_in(folder))
+    except OSError as error:
+        raise _error_of(folder, error, is_written=False) from error
+
+
+def _require_folder(folder: Path) -> None:
+    """Raise BackendError if something else has its name."""
+    if folder.is_dir() or not os.path.lexists(folder):
+        return
+    if folder.is_symlink() and not folder.exists():
+        what = f"{folder} is a link to {os.readlink(folder)}, which is not there"
+        remedy = "mount the disk or make the folder that it leads to; remove the link only if no segments were there, because messages are in them"
+    else:
+        what = f"{folder} is a file, and the folder of the queues' journal was expected"
+        remedy = "move the file away, and put the folder back if there was one: messages are in it; the hub makes one where there is nothing"
+    raise BackendError(what, retryable=True, remedy=remedy)
+
+
+def _error_of(folder: Path, error: OSError, *, is_written: bool) -> BackendError:
+    remedy = _REMEDIES.get(error.errno or 0, "")
+    return BackendError(f"{folder}: {error.strerror or error}", retryable=True, is_written=is_written, remedy=remedy)
 
 
 def to_copy(tables: Path, *, is_held: bool) -> list[tuple[Path, int]]:
@@ -91,12 +124,15 @@ def _segments_in(folder: Path) -> list[Path]:
 
 
 class Loaded(NamedTuple):
-    """A segment as a start finds it. `is_damaged`: `records` are those that are whole, and some are missing. `is_missing`: all are, with the file."""
+    """A segment as a start finds it. `damage`: what it says of itself, behind its number; then `records` are those that are whole."""
 
     segment: int
     records: list[Found]
-    is_damaged: bool
-    is_missing: bool = False
+    damage: str = ""
+
+    @property
+    def is_damaged(self) -> bool:
+        return bool(self.damage)
 
 
 class Journal:
@@ -162,9 +198,10 @@ class Journal:
         last = max([flushed, *marks, *missing])
         for number in sorted(marks.keys() | missing):
             if number in marks:
-                yield self._loaded(number, marks[number], ends.get(number))
+                is_begun = done >= 0 and number == done + 1  # the tables were committed behind its first group
+                yield self._loaded(number, marks[number], ends.get(number), is_begun=is_begun)
             else:
-                yield Loaded(number, [], is_damaged=True, is_missing=True)
+                yield Loaded(number, [], MISSING)
         self._begin(last + 1)
 
     def _ends_of(self, marks: dict[int, bytes]) -> dict[int, int]:
@@ -177,24 +214,23 @@ class Journal:
                     ends[first.record.segment] = first.record.end
         return ends
 
-    def _loaded(self, number: int, mark: bytes, end: int | None) -> Loaded:
+    def _loaded(self, number: int, mark: bytes, end: int | None, *, is_begun: bool) -> Loaded:
         data = self._disk.read(self._path(number, mark))
         found = scan(data, mark)
-        if end is None:  # the last one; or its successor's first group was cut, and is then the last one itself
-            is_damaged = found.verdict is Verdict.DAMAGED
-            last = len(data) if is_damaged else found.end  # the next start looks at all of it again
-        else:
-            is_damaged = found.end < end
-            last = end
+        damage = _damage_of(found, len(data), end, is_begun=is_begun)
+        # No end: the last one; or its successor's first group was cut, and is then the last one itself.
+        last = found.end if end is None else min(end, len(data))
+        if damage and end is None:
+            last = len(data)  # the next start looks at all of it again
         self.segment, self._at = number, last
         self._ends[number] = last
-        records = salvage(data[: end or len(data)], mark) if is_damaged else found.records
-        if not is_damaged and found.end > last:
+        records = salvage(data[: end or len(data)], mark) if damage else found.records
+        if not damage and found.end > last:
             records = [each for each in records if each.at < last]
-        records = _without_closed(records)
+        records = _without_beginning(records)
         self._steps[number] = steps_of(len(records), sum(map(_deliveries_of, records)))
         self._found_bytes[number] = len(data)
-        return Loaded(number, records, is_damaged)
+        return Loaded(number, records, damage)
 
     @property
     def size_bytes(self) -> int:
@@ -286,7 +322,7 @@ class Journal:
                     found = scan(self._disk.read(self._path(number, mark))[:end], mark)
                     if found.end < end:
                         raise OSError(errno.EIO, f"segment {number} cannot be read back")
-                    yield Loaded(number, _without_closed(found.records), is_damaged=False)
+                    yield Loaded(number, _without_beginning(found.records))
         except OSError as error:
             raise self._error(error, is_written=False) from error
 
@@ -442,8 +478,8 @@ class Journal:
         path, size_bytes = self._path(number, mark), self._next_bytes()
         descriptor = self._prepared(path, size_bytes)
         try:
-            first: Iterable[Record] = [ClosedRecord(self.segment, self._at)] if self.segment else []
-            data = encode_group(mark, 0, first)
+            closed: list[Record] = [ClosedRecord(self.segment, self._at)] if self.segment else []
+            data = encode_group(mark, 0, [*closed, MadeRecord(size_bytes)])
             self._disk.write(descriptor, data, 0)
             self._disk.sync(descriptor)
             self._disk.sync_folder(self._folder)
@@ -484,10 +520,7 @@ class Journal:
         self.disk_bytes = sum(self._sizes.values()) + self._spare_bytes
 
     def _error(self, error: OSError, *, is_written: bool) -> BackendError:
-        remedy = _REMEDIES.get(error.errno or 0, "")
-        return BackendError(
-            f"{self._folder}: {error.strerror or error}", retryable=True, is_written=is_written, remedy=remedy
-        )
+        return _error_of(self._folder, error, is_written=is_written)
 
     def _marks(self) -> dict[int, bytes]:
         """Return the number and the mark of each segment that is there. Raises OSError."""
@@ -503,6 +536,24 @@ def _deliveries_of(found: Found) -> int:
     return len(record.deliveries) // DELIVERY.size if isinstance(record, AppendRecord) else 0
 
 
-def _without_closed(records: list[Found]) -> list[Found]:
-    """Leave out what only the segments need, which is the first one."""
-    return records[1:] if records and isinstance(records[0].record, ClosedRecord) else records
+def _damage_of(found: Scan, size_bytes: int, end: int | None, *, is_begun: bool) -> str:
+    """Say what is wrong with a segment whose file is so long and that counts up to `end`; nothing: it is whole, or a crash has cut its last group.
+
+    `is_begun`: its first group was certainly synced.
+    """
+    made = next((each.record.size_bytes for each in found.records[:2] if isinstance(each.record, MadeRecord)), 0)
+    is_cut = size_bytes < made and size_bytes != _BEGIN_BYTES
+    if is_cut and (end is None or size_bytes <= end):
+        return f"was cut to {size_bytes} of {made} bytes"
+    if is_begun and not found.end:
+        return BROKEN if size_bytes else "is an empty file"
+    is_broken = found.verdict is Verdict.DAMAGED if end is None else found.end < end
+    return BROKEN if is_broken else ""
+
+
+def _without_beginning(records: list[Found]) -> list[Found]:
+    """Leave out what only the segments need, which comes first."""
+    begin = 0
+    while begin < len(records) and isinstance(records[begin].record, ClosedRecord | MadeRecord):
+        begin += 1
+    return records[begin:]

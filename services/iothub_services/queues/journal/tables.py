@@ -29,12 +29,13 @@ from time import perf_counter_ns
 from iothub.base import log as logging
 from iothub.base.errors import BackendError, IotHubError
 from iothub_services.queues.journal.beside import Beside, InThread
+from iothub_services.queues.journal.damage import DamageReport
 from iothub_services.queues.journal.disk import Disk, RealDisk
 from iothub_services.queues.journal.encoding import GroupBuffer
 from iothub_services.queues.journal.flush import Flush, stragglers
 from iothub_services.queues.journal.records import Record
 from iothub_services.queues.journal.redo import RedoneTables
-from iothub_services.queues.journal.segments import Journal, folder_of, make_folder
+from iothub_services.queues.journal.segments import BROKEN, Journal, folder_of, make_folder
 from iothub_services.queues.journal.sizes import LARGEST
 from iothub_services.queues.journal.young import Table
 from iothub_services.queues.port import JournalFigures, TenantUsage
@@ -84,7 +85,6 @@ class JournaledTables(RedoneTables):
         `beside`: makes what does work beside the groups, by a name.
         """
         super().__init__(database, on_usage)
-        self._on_alarm = on_alarm
         # The one transaction is committed between groups, and a group has the lock already.
         self._commits, database.commits = database.commits, type(database.commits)()
         self._lock = threading.RLock()
@@ -105,7 +105,6 @@ class JournaledTables(RedoneTables):
         self._commits_flushed: int | None = (
             None  # what is flushed when the commit that is under way is done; None: none is
         )
-        self._reported: set[int] = set()  # damaged segments whose alarm is raised
         self._most_bytes = journal_bytes  # that segments may take, if the disk has room
         self._journal_bytes = journal_bytes  # that they may take now
         self._group: GroupBuffer | None = None
@@ -114,11 +113,9 @@ class JournaledTables(RedoneTables):
         self._undone = 0  # how often it was
         folder = folder_of(database.path)
         if disk is None:
-            try:
-                make_folder(folder)
-            except OSError as error:
-                raise BackendError(f"{folder}: {error.strerror}", retryable=True) from error
+            make_folder(folder)
         self._journal = Journal(folder, disk or RealDisk(), segment_bytes, beside("queues-segment"))
+        self._damage = DamageReport(folder, self._journal.keep, on_alarm)
         self._start()
         self._commits.on_hold.append(self._put_down)
 
@@ -126,22 +123,21 @@ class JournaledTables(RedoneTables):
 
     def _start(self) -> None:
         flushed, done = self._marks()
-        damaged = []
+        damaged: dict[int, str] = {}
         self._flushed = flushed or 0
         self._begin()
         try:
             for loaded in self._journal.load(flushed, done):
                 if loaded.is_damaged:
-                    damaged.append(loaded._replace(records=[]))
+                    damaged[loaded.segment] = loaded.damage
                     self.needs_rebuild = True
                 self._redo_all(loaded.segment, loaded.records, is_done=loaded.segment <= done)
             self._table.settle()
             self._table.segment = self._journal.segment
             if damaged:
+                self._damage.report(damaged)  # before the commit, behind which a start would delete them
                 self._flush_all()
                 self._after_damage()
-            for segment in damaged:  # before the commit, behind which a start would delete it
-                self._report_damage(segment.segment, is_missing=segment.is_missing)
             self._commit()
         except sqlite3.Error as error:
             self._journal.close()
@@ -157,25 +153,6 @@ class JournaledTables(RedoneTables):
             "SELECT flushed, done FROM journal ORDER BY flushed DESC LIMIT 1"
         ).fetchone()
         return found or (None, -1)
-
-    def _report_damage(self, segment: int, *, is_missing: bool) -> None:
-        """Once for each segment."""
-        if segment in self._reported:
-            return
-        self._reported.add(segment)
-        if is_missing:
-            self._on_alarm(
-                "queues_corrupt", f"segment {segment} of the queues' journal is missing: what only it had is lost"
-            )
-            return
-        try:
-            kept = f"the file is kept as {self._journal.keep(segment)}"
-        except BackendError as error:
-            kept = f"the file could not be kept: {error}"
-        self._on_alarm(
-            "queues_corrupt",
-            f"segment {segment} of the queues' journal was damaged: its whole records were used, {kept}",
-        )
 
     def _after_damage(self) -> None:
         """Let no position and no epoch be made anew that a lost record may have had; lost queues are looked for."""
@@ -409,7 +386,7 @@ class JournaledTables(RedoneTables):
             if flush.is_broken:
                 for row in self._table.rows_in(flush.segment):
                     self._move_out(row)
-                self._report_damage(flush.segment, is_missing=False)
+                self._damage.report({flush.segment: BROKEN})
         if flush.is_done:
             self._flush = None
 

@@ -62,7 +62,10 @@ def test_alarm_says_what_is_known_and_what_is_not(alarms: list[tuple[str, str]])
 
     ((word, text),) = alarms
     assert word == "queues_gone"
-    assert "the queues of 2 of 2 sessions were lost with the damaged part of queues.db and were rebuilt" in text
+    assert (
+        "the queues of 2 of 2 sessions were lost with the damaged part of queues.db or of the folder queues.journal"
+        in text
+    )
     assert "280 saved messages are delivered" in text
     assert "not known: how many messages more there were (1 of these queues have none now)" in text
     assert "which QoS 2 messages were under way" in text

@@ -74,7 +74,9 @@ def test_store_that_fails_once_its_process_is_back_has_its_own_alarm(alarms: Ala
     assert raised(alarms) == [(AlarmName.STORE_FAILED, "queues")]
 
 
-@pytest.mark.parametrize("word", ["queues_corrupt", "event_log_lost", "state_incomplete", "queue_lost"])
+@pytest.mark.parametrize(
+    "word", ["queues_corrupt", "queues.journal", "event_log_lost", "state_incomplete", "queue_lost"]
+)
 def test_damage_is_reported_with_what_was_found(alarms: Alarms, word: str) -> None:
     StoreAlarms(alarms)(word, "3 rows saved")
 
@@ -109,3 +111,16 @@ def test_store_that_the_hub_lets_go_of_raises_nothing(alarms: Alarms) -> None:
     store_alarms("queues_corrupt", "3 rows saved")
 
     assert raised(alarms) == [(AlarmName.STORE_FAILED, "queues"), (AlarmName.STORE_CORRUPT, "queues_corrupt")]
+
+
+def test_damage_that_is_found_later_is_in_the_text(alarms: Alarms) -> None:
+    store_alarms = StoreAlarms(alarms)
+    store_alarms("queues.journal", "segment 1 has broken records")
+    store_alarms("queues.journal", "segment 1 has broken records, segment 3 has broken records")
+
+    (alarm,) = alarms.active()
+    assert (alarm.name, alarm.subject, alarm.detail) == (
+        AlarmName.STORE_CORRUPT,
+        "queues.journal",
+        "segment 1 has broken records, segment 3 has broken records",
+    )
