@@ -20,7 +20,7 @@ from iothub.config import value_types
 from iothub.config.sections import Admin
 from iothub.hub.phase import BEGIN_AGAIN, BEGIN_AGAIN_DRAINING
 from iothub.hub.workers.supervised import DRAINING
-from iothub.net.backend import require_fresh_build, select_backend
+from iothub.net.backend import is_pure_python, require_fresh_build, require_whole_build, select_backend
 
 _OF_EXTRA = ("fastapi", "uvicorn")
 
@@ -164,6 +164,8 @@ def _api_command(app: App, admin: Admin, flags: tuple[str, ...]) -> list[str]:
 
 
 def _check_twin() -> None:
-    """Refuse the plain twin if the operator requires the compiled one, and compiled modules older than their sources."""
+    """Refuse the plain twin if the operator requires the compiled one, compiled modules older than their sources, and half a build."""
     if select_backend() == "compiled":
         require_fresh_build()
+    if not is_pure_python():
+        require_whole_build()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from iothub.base.errors import ConfigError
-from iothub.net.build_stamp import is_stale
+from iothub.net.build_stamp import built_and_not, is_stale
 
 Backend = Literal["compiled", "plain"]
 
@@ -43,7 +43,7 @@ def select_backend(environ: Mapping[str, str] = os.environ, *, is_built: bool | 
     Raises:
         ConfigError: the compiled one is demanded and not there, or both are demanded.
     """
-    is_pure = environ.get("IOTHUB_PURE_PYTHON", "") == "1"
+    is_pure = is_pure_python(environ)
     is_required = environ.get("IOTHUB_REQUIRE_COMPILED", "") == "1"
     if is_pure and is_required:
         raise ConfigError("IOTHUB_PURE_PYTHON=1 and IOTHUB_REQUIRE_COMPILED=1 exclude each other; unset one of them")
@@ -57,6 +57,11 @@ def select_backend(environ: Mapping[str, str] = os.environ, *, is_built: bool | 
             "install a C compiler and run `python setup.py build_ext --inplace`"
         )
     return "plain"
+
+
+def is_pure_python(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the plain twin is forced."""
+    return environ.get("IOTHUB_PURE_PYTHON", "") == "1"
 
 
 def is_compiled_built() -> bool:
@@ -75,6 +80,27 @@ def require_fresh_build(folders: Iterable[Path] | None = None) -> None:
                 f"the compiled modules in {folder} were built from other sources than those beside them; "
                 "build them anew (`make install`, or `python setup.py build_ext --inplace`), or set IOTHUB_PURE_PYTHON=1 for the plain twin"
             )
+
+
+def require_whole_build(folders: Iterable[Path] | None = None) -> None:
+    """Look whether all is compiled, or nothing: a build goes on when the compiler refuses a module, and the others need it.
+
+    Raises:
+        ConfigError: some modules are compiled and others are not.
+    """
+    built: list[Path] = []
+    missing: list[Path] = []
+    for folder in _compiled_folders() if folders is None else folders:
+        of_folder = built_and_not(folder)
+        built += of_folder[0]
+        missing += of_folder[1]
+    if built and missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ConfigError(
+            f"{missing[0]}{more} is not compiled, although {len(built)} other modules are: its build has failed, or its compiled file was removed; "
+            "build all anew and read what the compiler says (`make install`, or `python setup.py build_ext --inplace`), "
+            "or set IOTHUB_PURE_PYTHON=1 for the plain twin, which is slower"
+        )
 
 
 def _compiled_folders() -> Iterable[Path]:

@@ -6,6 +6,7 @@ Knows nothing of iothub and imports nothing of it: setup.py writes the hash befo
 from __future__ import annotations
 
 import hashlib
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 STAMP = "compiled.sha256"
@@ -24,6 +25,16 @@ def fingerprint(folder: Path) -> str:
         content = path.read_bytes()
         digest.update(f"{path.name} {len(content)}\n".encode() + content)
     return digest.hexdigest()
+
+
+def built_and_not(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return the sources of what is compiled for this Python, and those of what is not."""
+    built: list[Path] = []
+    missing: list[Path] = []
+    for source in compiled_sources(folder):
+        is_built = any(source.with_suffix(suffix).exists() for suffix in EXTENSION_SUFFIXES)
+        (built if is_built else missing).append(source)
+    return built, missing
 
 
 def is_stale(folder: Path) -> bool:

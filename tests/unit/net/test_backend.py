@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
 
 from iothub.base.errors import ConfigError
-from iothub.net.backend import require_fresh_build, select_backend
+from iothub.net.backend import require_fresh_build, require_whole_build, select_backend
 from iothub.net.build_stamp import STAMP, fingerprint
 
 
@@ -45,6 +46,30 @@ def test_compiled_modules_that_are_older_than_their_sources_are_refused(tmp_path
 
     with pytest.raises(ConfigError, match="built from other sources"):
         require_fresh_build([tmp_path])
+
+
+def test_build_that_lacks_a_module_is_refused_by_its_name(tmp_path: Path) -> None:
+    """As the build leaves it when the compiler refuses one, in whatever package; all or nothing is whole."""
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder in folders:
+        folder.mkdir()
+        for name in ("a.py", "a.pxd", "b.pyx"):
+            (folder / name).touch()
+    require_whole_build(folders)
+    suffix = EXTENSION_SUFFIXES[0]
+    for compiled in [folder / name for folder in folders for name in (f"a{suffix}", f"b{suffix}")]:
+        compiled.touch()
+    require_whole_build(folders)
+
+    (folders[1] / f"b{suffix}").unlink()
+
+    with pytest.raises(ConfigError) as raised:
+        require_whole_build(folders)
+    assert str(raised.value).startswith(f"{folders[1] / 'b.pyx'} is not compiled, although 3 other modules are")
+    assert "IOTHUB_PURE_PYTHON=1" in str(raised.value)
+    (folders[0] / f"b{suffix}").unlink()
+    with pytest.raises(ConfigError, match="and 1 more is not compiled"):
+        require_whole_build(folders)
 
 
 def test_what_is_compiled_here_is_fresh() -> None:
