@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import ast
+import configparser
+import inspect
 import select
 import socket
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
+from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.interfaces import IReadDescriptor
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from iothub.net import hub_reactor
 from iothub.net.hub_reactor import HubReactor, PlaneReader
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @implementer(IReadDescriptor)
@@ -184,3 +193,32 @@ def test_a_plane_goes_with_all_others(reactor: HubReactor, made: Make) -> None:
     reactor.doIteration(0)
 
     assert (plane.asked, second.asked) == ([], [])
+
+
+def test_private_names_of_twisted_that_are_used_are_there() -> None:
+    """Twisted may rename them in any release: a new one comes with a change of the range in setup.cfg, and then this test says which has gone."""
+    tree = ast.parse(inspect.getsource(hub_reactor))
+    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_of_self(node)}
+    used = {name for name in names if name.startswith("_")} - {"_plane", *vars(HubReactor)}
+    plain = EPollReactor()  # type: ignore[no-untyped-call]
+
+    missing = sorted(name for name in used if not hasattr(plain, name))
+
+    for reader in plain.removeAll():  # type: ignore[no-untyped-call]
+        reader.connectionLost(Failure(ConnectionAbortedError()))  # type: ignore[no-untyped-call]
+    plain._poller.close()
+    assert missing == []
+    assert {"_poller", "_selectables", "_doReadOrWrite", "_newTimedCalls", "_pendingTimedCalls", "_justStopped"} == used
+
+
+def _is_of_self(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def test_range_of_twisted_ends_before_releases_that_nobody_has_tried() -> None:
+    declared = configparser.ConfigParser()
+    declared.read(ROOT / "setup.cfg")
+    (twisted,) = [line for line in declared["options"]["install_requires"].splitlines() if line.startswith("twisted ")]
+    _, _, bound = twisted.partition(",<")
+
+    assert int(bound) == int(version("twisted").partition(".")[0]) + 1
