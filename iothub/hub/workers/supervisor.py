@@ -70,6 +70,7 @@ class Child(LoggingProtocol):
         self.report = Report(is_draining=is_draining)
         self.silent_looks = 0
         self.late_looks, self.lost_looks = FIRST_LATE_LOOKS, FIRST_LOST_LOOKS
+        self.is_late = False  # it was killed because it did not stop
 
     def connectionMade(self) -> None:  # noqa: N802
         """It writes its lines itself."""
@@ -89,6 +90,10 @@ class Child(LoggingProtocol):
         """Look whether it has said anything; return at how many looks in a row it had not."""
         self.silent_looks += 1
         return self.silent_looks
+
+    def was_late(self) -> None:
+        """It is killed, because it has not stopped in time."""
+        self.is_late = True
 
     def tell(self, text: str) -> None:
         """Say to a worker how the store process is."""
@@ -345,6 +350,18 @@ class Supervisor(ProcessMonitor):
         for child in list(self.protocols.values()):
             self._signal(child, "KILL")
 
+    def stopProcess(self, name: str) -> None:  # noqa: N802
+        """Twisted's would kill it without a word."""
+        if name in self.protocols:
+            child = self._children[name]
+            self._signal(child, "TERM")
+            self.murder[name] = self._clock.callLater(self.killTime, self._kill_late, child)
+
+    def _kill_late(self, child: Child) -> None:
+        child.was_late()
+        self._log.error("a process of this hub does not stop, killing it", name=child.name, seconds=self.killTime)
+        self._signal(child, "KILL")
+
     # --- reload
 
     def _reload(self) -> None:
@@ -389,6 +406,11 @@ def _why(child: Child, reason: Failure) -> IotHubError:
     """Return what a process said before it ended, else how it ended."""
     if child.report.error is not None:
         return child.report.error
+    if child.is_late:
+        return IotHubError(
+            f"the process {child.name} did not stop within {child.service.killTime:g} s and was killed, as in a crash: nothing acknowledged is lost; "
+            "its last lines in the log say what it did, mostly it waited for a disk or for a database that another process has locked"
+        )
     if child.silent_looks >= child.lost_looks:
         return IotHubError(
             f"the process {child.name} did not answer for {child.lost_looks * BEAT_S:g} s and was killed"

@@ -405,7 +405,7 @@ def test_second_signal_ends_everything_at_once(tmp_path: Path, supervise: Callab
 
 
 def test_worker_that_does_not_stop_in_time_is_killed(tmp_path: Path, supervise: Callable[[], Supervised]) -> None:
-    """The store process is stopped after it all the same; the exit code says that something was cut off."""
+    """The store process is stopped after it all the same; the exit code and the log say that something was cut off, and why."""
     (tmp_path / "ignore-w1").touch()
     hanging = supervise()
     until(hanging.is_announced, "a process of the supervisor", 30)
@@ -414,6 +414,10 @@ def test_worker_that_does_not_stop_in_time_is_killed(tmp_path: Path, supervise: 
 
     assert hanging.process.wait(30) == 1
     assert [name for name, _ in hanging.events("stopped")][-1] == "store"
+    kills = [line for line in hanging.lines if line["event"] == "a process of this hub does not stop, killing it"]
+    assert [(line["name"], line["seconds"]) for line in kills] == [("hub-1-w1", 6.0)]
+    (end,) = [line for line in hanging.lines if line["event"] == "a process of this hub did not stop cleanly"]
+    assert str(end["cause"]).startswith("the process hub-1-w1 did not stop within 6 s and was killed")
 
 
 def test_no_child_outlives_a_supervisor_that_is_killed(ready: Supervised) -> None:
