@@ -71,6 +71,19 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def acme_template(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with what `acme` promises, made once."""
+    path = tmp_path_factory.mktemp("template") / "acme"
+    shutil.copytree(template, path)
+    assert run(["--data-dir", str(path), "tenant", "create", "acme"]) == 0
+    password = path.parent / "password"
+    password.write_text("secret")
+    create = ["device", "create", "acme", "dev1", "--secret-file", str(password)]
+    assert run(["--data-dir", str(path), *create]) == 0
+    return path
+
+
 @pytest.fixture
 def cli(template: Path, tmp_path: Path, call: Callable[..., Result]) -> Cli:
     path = tmp_path / "hub"
@@ -79,8 +92,8 @@ def cli(template: Path, tmp_path: Path, call: Callable[..., Result]) -> Cli:
 
 
 @pytest.fixture
-def acme(cli: Cli) -> Cli:
+def acme(acme_template: Path, tmp_path: Path, call: Callable[..., Result]) -> Cli:
     """The same with tenant `acme` and device `dev1`, whose password is `secret`."""
-    cli("tenant", "create", "acme")
-    cli("device", "create", "acme", "dev1", "--password-stdin", stdin=b"secret")
-    return cli
+    path = tmp_path / "hub"
+    shutil.copytree(acme_template, path)
+    return Cli(path, call)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from iothub.base.errors import TenantLimitError
 from iothub.rest import edge
@@ -125,10 +126,12 @@ def test_defect_is_a_problem_without_its_text(api: Api, monkeypatch: pytest.Monk
     """The log has it."""
     monkeypatch.setattr(tenants, "show", lambda *_given: 1 / 0)
 
-    answer = api.get("/tenants/acme")
+    with capture_logs() as logged:
+        answer = api.get("/tenants/acme")
 
     assert (answer.status, answer.code) == (500, "defect")
     assert b"division" not in answer.body
+    assert [(line["event"], str(line["exc_info"])) for line in logged] == [("defect in the API", "division by zero")]
 
 
 @pytest.mark.parametrize("path", ["/tenants/%00", "/tenants/a%0Ab", "/tenants/%ED%A0%80", "/tenants/" + "x" * 5000])
@@ -179,7 +182,7 @@ def test_answer_is_not_given_to_another_key_of_the_same_name(api: Api) -> None:
 def test_request_that_failed_is_tried_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refusal of the request itself is given again."""
     headers = {"Idempotency-Key": "k1"}
-    with monkeypatch.context() as broken:
+    with monkeypatch.context() as broken, capture_logs():  # whose last words would be coloured for seconds
         broken.setattr(devices, "create", lambda *_given, **_named: 1 / 0)
         assert api.post("/tenants/acme/devices", {"name": "d2"}, headers=headers).status == 500
     assert api.post("/tenants/acme/devices", {"name": "d2"}, headers=headers).status == 201
