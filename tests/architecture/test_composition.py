@@ -83,9 +83,16 @@ def _from_outside(path: Path) -> frozenset[tuple[str, str]]:
     found = set()
     for node in ast.walk(parsed(path)):
         found.update((ast.unparse(each.value), each.attr) for each in _assigned(node))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("setattr", "object.__setattr__"):
+        if isinstance(node, ast.Call) and _name(node.func) in ("setattr", "object.__setattr__"):
             found.add((ast.unparse(node.args[0]), ast.unparse(node.args[1])))
     return frozenset((base, attribute) for base, attribute in found if base != "self")
+
+
+def _name(node: ast.expr) -> str:
+    """Return a name, or a name and one attribute, as it is written; nothing for all else, which takes long to write."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 @cache
@@ -162,7 +169,7 @@ def _stores(method: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
                 pairs = list(zip(target.elts, node.value.elts, strict=True))
             for stored, value in pairs:
-                if isinstance(stored, ast.Attribute) and ast.unparse(stored.value) == "self":
+                if isinstance(stored, ast.Attribute) and _name(stored.value) == "self":
                     yield stored.attr, value
 
 
