@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
-from tests.support.in_process.command import Cli
+from iothub.cli.main import run
+from tests.support.in_process.command import Cli, Result
 
 URL = "https://example.org/in"
 
 
-@pytest.fixture
-def full(acme: Cli) -> Cli:
+@pytest.fixture(scope="module")
+def full_template(acme_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three of everything that can be listed."""
+    path = tmp_path_factory.mktemp("template") / "full"
+    shutil.copytree(acme_template, path)
     for number in (1, 2, 3):
         for line in (
             f"tenant create beta{number}",
@@ -25,8 +32,15 @@ def full(acme: Cli) -> Cli:
             f"admin key create key{number} --role viewer",
             f"admin user create user{number} --role viewer --generate",
         ):
-            acme(*line.split())
-    return acme
+            assert run(["--data-dir", str(path), *line.split()]) == 0, line
+    return path
+
+
+@pytest.fixture
+def full(full_template: Path, tmp_path: Path, call: Callable[..., Result]) -> Cli:
+    """A copy of it for each test."""
+    shutil.copytree(full_template, tmp_path / "hub")
+    return Cli(tmp_path / "hub", call)
 
 
 @pytest.mark.parametrize(
