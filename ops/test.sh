@@ -125,7 +125,6 @@ spread="-n $(nproc) --dist loadfile"  # what measures nothing, and may run besid
 step "format" $bin/ruff format --check -q .
 step "lint" $bin/ruff check -q .
 step "types" $bin/mypy
-step "import contracts" env PYTHONPATH=. $bin/lint-imports --config setup.cfg
 jobs="tests/unit/spark tests/integration/spark tests/integration/usage tests/integration/jobs/test_real_job.py"  # a Java for each worker, and the runs' own
 step "units, contracts, properties, simulation, structure" tests $spread tests/unit tests/contract tests/property tests/simulation tests/fuzz tests/architecture tests/conformance --ignore tests/unit/spark
 step "jobs on Spark" tests $spread $jobs
