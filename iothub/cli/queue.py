@@ -14,6 +14,7 @@ from iothub.cli import audit, output
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.numbers import WholeNumber
 from iothub.cli.paging import LIMIT, after
+from iothub.cli.progress import Progress
 from iothub.records.admin_commands import Verb, messages_in
 
 command = noun("queue", "Virtual queues: the messages that wait for persistent sessions.")
@@ -81,7 +82,9 @@ def purge(app: App, tenant: str, client_id: str, is_dry_run: bool) -> None:
         return
     app.hub.require()
     app.confirm(f"Remove all queued messages of session {client_id}?")
-    count = int(str(app.change_hub(tenant, Verb.QUEUE_PURGE, {"client_id": client_id})["messages"]))
+    with Progress("messages removed") as progress:
+        answer = app.change_hub(tenant, Verb.QUEUE_PURGE, {"client_id": client_id}, on_progress=progress)
+    count = int(str(answer["messages"]))
     audit.note(app, tenant, "queue", client_id, "purged", messages=count)
     app.done(f"removed {output.counted(count, 'message')}", {"name": client_id, "messages": count, "is_purged": True})
 

@@ -78,7 +78,8 @@ class Verb(StrEnum):
     QUEUE_LIST = "queue.list", _READ  # {"after": text, "limit": number} -> rows of queues, each with its "client_id"
     # {"client_id": text, "messages": number} -> its oldest, as `message_rows`; the queue
     QUEUE_SHOW = "queue.show", _READ
-    QUEUE_PURGE = "queue.purge"  # {"client_id": text} -> {"messages": number}; NotFoundError
+    # {"client_id": text} -> rows {"node": number, "done": number, "total": number}: its progress; {"messages": number}; NotFoundError
+    QUEUE_PURGE = "queue.purge"
     # {"filter": Topic Filter, "after": text, "limit": number} -> rows {"name", "bytes", "version", "expires_at_ms"}
     RETAIN_LIST = "retain.list", _READ
     RETAIN_COUNT = "retain.count", _READ  # {"filter": Topic Filter} -> {"messages": number}

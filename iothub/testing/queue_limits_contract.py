@@ -7,7 +7,7 @@ Knows no driver.
 
 from __future__ import annotations
 
-from iothub.testing.queue_contract import FULL, TENANT, Case, due, identified, made, moved, one, positions
+from iothub.testing.queue_contract import FULL, TENANT, Case, due, identified, made, moved, one, positions, purged
 from iothub_services.queues.port import (
     Append,
     Appended,
@@ -190,7 +190,7 @@ def usage_of_a_tenant_follows_every_way_out(store: QueueStore) -> None:
     assert store.tenant_usage(TENANT) == TenantUsage(4, 12)
     assert store.expire(5, 10) == Expired((due(2, 1), due(3, 1)))
     assert store.tenant_usage(TENANT) == TenantUsage(2, 4)
-    assert store.purge(1) == 1
+    assert purged(store, 1) == 1
     store.drop(2)
     assert store.tenant_usage(TENANT) == TenantUsage(0, 0)
 

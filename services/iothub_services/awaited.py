@@ -17,6 +17,7 @@ from iothub_services.queues.port import (
     ExpiryMark,
     Page,
     Place,
+    Purged,
     QueueLimits,
     QueueStats,
     Rebuilt,
@@ -76,8 +77,10 @@ class AwaitedQueues:
     async def drop_tenant(self, tenant_id: int) -> None:
         await self._call("drop_tenant", tenant_id)
 
-    async def purge(self, queue_id: int) -> int:
-        return int(await self._call("purge", queue_id))
+    async def purge(self, queue_id: int, upto: int = 0) -> Purged:
+        """Drop some of what is stored; see `QueueStore.purge`."""
+        purged: Purged = await self._call("purge", queue_id, upto)
+        return purged
 
     async def expire(self, now_ms: int, count: int, after: ExpiryMark) -> Expired:
         expired: Expired = await self._call("expire", now_ms, count, after)

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from iothub.base.errors import BackendError
 from iothub.testing.clock import ManualClock
+from iothub.testing.queue_contract import purged
 from iothub_services.queues.journal.store import JournaledQueues
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Delivery, Inbound, Move, MoveKind, Overflow, QueueLimits
@@ -119,7 +120,7 @@ class QueueStores(RuleBasedStateMachine):
     @rule(queue_id=st.sampled_from(QUEUES))
     def purge(self, queue_id: int) -> None:
         if queue_id in self.model.tails([queue_id]):
-            assert self.store.purge(queue_id) == self.model.purge(queue_id)
+            assert purged(self.store, queue_id) == purged(self.model, queue_id)
 
     @rule(queue_id=st.sampled_from(QUEUES), first_epoch=st.integers(1, 2))
     def drop_and_make_anew(self, queue_id: int, first_epoch: int) -> None:

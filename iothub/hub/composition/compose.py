@@ -436,6 +436,7 @@ def _verbs(
         find_tenant,
         tasks.accounts.following.follow_changes,
         control.streaming.describe,
+        process.pause,
         process.settings.node.number,
     )
     publish = AdminPublish(control.hub, tasks.accounts.following.follow_changes)

@@ -24,6 +24,7 @@ from iothub_services.queues.port import (
     MoveKind,
     Overflow,
     Page,
+    Purged,
     QueuedRecord,
     QueueLimits,
     QueueStats,
@@ -140,13 +141,12 @@ class MemoryQueues:
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
         return [self.stats(queue_id) for queue_id in self._of_tenant(tenant_id)]
 
-    def purge(self, queue_id: int) -> int:
+    def purge(self, queue_id: int, upto: int = 0) -> Purged:
         queue = self._existing(queue_id)
-        count = len(queue.records)
-        queue.records.clear()
-        queue.size_bytes = 0
-        queue.ids.clear()
-        return count
+        positions = [position for position in queue.records if not upto or position <= upto]
+        for position in positions:
+            queue.remove(position)
+        return Purged(len(positions))
 
     def drop(self, queue_id: int) -> int:
         queue = self._queues.pop(queue_id, None)

@@ -216,6 +216,13 @@ class Expired:
     after: ExpiryMark | None = None
 
 
+class Purged(NamedTuple):
+    """What a call of `purge` has dropped. `upto`: what to go on with, 0: everything up to there is gone. None may be dropped, and some be left."""
+
+    messages: int
+    upto: int = 0
+
+
 class StaleEpochError(Exception):
     """A reader with a smaller epoch than the queue's tried to read, acknowledge, release or reserve."""
 
@@ -266,8 +273,11 @@ class QueueStore(Protocol):
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
         """Return where each queue of a tenant stands, ascending; who is not listed is gone."""
 
-    def purge(self, queue_id: int) -> int:
-        """Drop every stored record (positions go on); returns how many."""
+    def purge(self, queue_id: int, upto: int = 0) -> Purged:
+        """Drop the oldest records up to a position, as many as others may wait for; positions go on. `upto` 0: all that are stored now.
+
+        Whoever wants them all calls again with the `upto` of the answer until that is 0; others write meanwhile, and what they store stays.
+        """
 
     def drop(self, queue_id: int) -> int:
         """Remove the queue, damaged or not, and return how many records it had, as far as that is known. Idempotent."""

@@ -31,6 +31,7 @@ from iothub_services.queues.port import (
     Move,
     Page,
     Place,
+    Purged,
     QueueLimits,
     QueueStats,
     QueueStore,
@@ -221,8 +222,8 @@ class RoutingStore:
             each for name, ids in self._homes_of(queue_ids) for each in self._drivers[name].stats_of(ids).items()
         )
 
-    def purge(self, queue_id: int) -> int:
-        return self._of(queue_id).purge(queue_id)
+    def purge(self, queue_id: int, upto: int = 0) -> Purged:
+        return self._of(queue_id).purge(queue_id, upto)
 
     def drop(self, queue_id: int) -> int:
         home = self.home(queue_id)

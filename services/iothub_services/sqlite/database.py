@@ -225,6 +225,9 @@ class Database:
         self.writer.execute("PRAGMA synchronous=FULL")
         self.writer.execute(f"PRAGMA wal_autocheckpoint={self._wal_pages()}")
         self.writer.execute(f"PRAGMA journal_size_limit={_WAL_KEEP_BYTES}")
+        self.writer.execute(
+            "PRAGMA secure_delete=FAST"
+        )  # pages that are freed are not written; some systems overwrite each with zeros
         self.writer.execute("PRAGMA temp_store=MEMORY")
 
     def _wal_pages(self) -> int:

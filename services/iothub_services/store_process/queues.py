@@ -36,6 +36,7 @@ from iothub_services.queues.port import (
     Overflow,
     Page,
     Place,
+    Purged,
     QueuedRecord,
     QueueLimits,
     QueueStats,
@@ -89,7 +90,7 @@ VERBS = {
     "claim": Verb((number, data), _CLAIM, is_write=True),
     "set_limits": Verb((many(row(pair, number, _LIMITS)),), nothing, is_write=True),
     "set_tenant_limits": Verb((number, number, number), nothing, is_write=True),
-    "purge": Verb((number,), number, is_write=True),
+    "purge": Verb((number, number), row(Purged, number, number), is_write=True),
     "drop": Verb((number,), number, is_write=True),
     "drop_tenant": Verb((number,), number, is_write=True),
     "expire": Verb((number, number, _MARK), row(Expired, several(_DUE), several(_DUE), maybe(_MARK)), is_write=True),
@@ -296,8 +297,9 @@ class RemoteQueues:
         self._limits[tenant_id] = messages, size_bytes
         self._writes.write("set_tenant_limits", tenant_id, messages, size_bytes)
 
-    def purge(self, queue_id: int) -> int:
-        return int(self._writes.write("purge", queue_id))
+    def purge(self, queue_id: int, upto: int = 0) -> Purged:
+        purged: Purged = self._writes.write("purge", queue_id, upto)
+        return purged
 
     def drop(self, queue_id: int) -> int:
         return int(self._writes.write("drop", queue_id))

@@ -12,6 +12,7 @@ from iothub.base import log as logging
 from iothub.base.errors import IotHubError, NotFoundError
 from iothub.base.reasons import Drop
 from iothub.engine.filters import check_topic_filter
+from iothub.engine.state import Session
 from iothub.records.admin_commands import Json, Reply, Request, Verb, Verbs, no_tenant
 from iothub_services.auth.failures import source_of
 from iothub_services.auth.port import TenantRecord
@@ -22,10 +23,12 @@ from iothub_tenants.broker.retaining import Progress
 from iothub_tenants.identity import invalid_filter
 
 PROGRESS_INTERVAL_S = 0.5
+_PURGE_PAUSE_S = 0.005  # between slices: others publish meanwhile
 
 ShowStream = Callable[[str, str], Json | None]
 FindTenant = Callable[[str], Awaitable[TenantRecord | None]]
 ApplyChanges = Callable[[], Awaitable[None]]
+Pause = Callable[[float], Awaitable[object]]
 
 log = logging.get(__name__)
 
@@ -44,6 +47,7 @@ class AdminCommands:
         find_tenant: FindTenant,
         apply_changes: ApplyChanges,
         show_stream: ShowStream,
+        pause: Pause,
         node: int,
     ) -> None:
         """`show_stream`: describes a stream of this hub by tenant and name; None from it: this hub does not know the stream."""
@@ -52,6 +56,7 @@ class AdminCommands:
         self._find_tenant = find_tenant
         self._apply_changes = apply_changes
         self._stream_facts = show_stream
+        self._pause = pause
         self._node = node
         self.verbs: Verbs = {
             Verb.ACCOUNTS_APPLY: self._apply,
@@ -76,7 +81,7 @@ class AdminCommands:
             )
         return {}
 
-    async def _purge(self, request: Request, _reply: Reply) -> Json:
+    async def _purge(self, request: Request, reply: Reply) -> Json:
         tenant, client_id = request.tenant, request.text("client_id")
         broker = await self._broker(tenant)
         session = broker.plane.sessions.get(client_id)
@@ -84,10 +89,23 @@ class AdminCommands:
             raise NotFoundError(
                 f"tenant {tenant} has no queue of {client_id!r}; `iothub queue list {tenant}` shows them"
             )
-        count = await self._queues.purge(session.queue_id)
-        if count:
-            self._hub.plane.turn.drop(broker.plane, session, Drop.PURGED, count)
-        return {"messages": count}
+        return {"messages": await self._purge_queue(broker, session, self._progress_to(reply))}
+
+    async def _purge_queue(self, broker: TenantBroker, session: Session, on_progress: Progress) -> int:
+        """Remove slice after slice what is there now, and count what is gone, however it ends."""
+        waiting = (await self._queues.stats(session.queue_id)).messages
+        count = upto = 0
+        try:
+            while True:
+                removed, upto = await self._queues.purge(session.queue_id, upto)
+                count += removed
+                if not upto:
+                    return count
+                await on_progress(count, max(waiting, count))
+                await self._pause(_PURGE_PAUSE_S)
+        finally:
+            if count:
+                self._hub.plane.turn.drop(broker.plane, session, Drop.PURGED, count)
 
     async def _delete_retained(self, request: Request, reply: Reply) -> Json:
         topic_filter = request.text("filter")

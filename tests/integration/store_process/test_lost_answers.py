@@ -104,7 +104,7 @@ def test_verbs_whose_answers_are_not_kept_may_come_again(process: StoreProcess) 
     patient.set_limits([(1, QueueLimits(9))])
     patient.set_tenant_limits(TENANT, 9, 0)
     assert patient.expire(1, 1).after is None
-    assert patient.purge(1) == 0
+    assert patient.purge(1) == (0, 0)
     assert patient.drop(1) == 0
     assert patient.drop_tenant(TENANT) == 0
     with pytest.raises(NotFoundError):

@@ -156,7 +156,7 @@ def test_full_memory_holds_back_and_loses_nothing(harness: RedisQueueHarness, st
         claim = store.claim(1, b"another")
         assert (claim.head, claim.reserved) == (20, 30)
         assert len(store.expire(1, 100).removed) == 5
-        assert store.purge(1) == 15
+        assert store.purge(1) == (15, 0)
         with pytest.raises(BackendError, match="maxmemory"):
             store.probe()
 

@@ -34,7 +34,7 @@ from iothub_services.auth.secrets import hash_generated
 from iothub_services.connections.log import ConnectionLines, ConnectionLog, LineRate
 from iothub_services.damaged import uncounted
 from iothub_services.events.port import Offsets
-from iothub_services.queues.port import QueueLimits, QueueStats, TenantUsage
+from iothub_services.queues.port import Purged, QueueLimits, QueueStats, TenantUsage
 from iothub_services.queues.threads import LoadedPage
 from iothub_services.quota.names import Quota
 from iothub_services.quota.usage import Usage, UsageStore
@@ -154,9 +154,9 @@ class Queues:
         self.dropped.append(queue_id)
         return 0 if rows is None else len(rows.records)
 
-    async def purge(self, queue_id: int) -> int:
+    async def purge(self, queue_id: int, _upto: int = 0) -> Purged:
         self.purged.append(queue_id)
-        return len(self.store.queue(queue_id).records)
+        return Purged(len(self.store.queue(queue_id).records))
 
     async def list_queues(self, tenant_id: int) -> list[QueueStats]:
         return [

@@ -51,7 +51,7 @@ def test_body_with_one_reference_dies_with_it(connection: sqlite3.Connection) ->
     store(connection, 1, 2, 3, 7)
     bodies = Bodies(connection)
     for body in (7, 3, 1, 2):
-        bodies.released(body, 0)
+        bodies.released(body, 0, 1)
 
     bodies.delete_dead(connection, 3)
     assert left(connection) == [2]
@@ -64,11 +64,11 @@ def test_shared_body_dies_with_its_last_reference(connection: sqlite3.Connection
     store(connection, 1)
     bodies = Bodies(connection)
     bodies.shared(1, 2)
-    bodies.released(1, 1)
+    bodies.released(1, 1, 1)
     bodies.delete_dead(connection, 9)
     assert left(connection) == [1]
 
-    bodies.released(1, 1)
+    bodies.released(1, 1, 1)
     bodies.delete_dead(connection, 9)
     assert left(connection) == []
 
@@ -101,7 +101,7 @@ def test_sweep_is_due_when_many_uncounted_references_went(connection: sqlite3.Co
     store(connection, 2)
     bodies.allocate()
     for _ in range(1_000):
-        bodies.released(2, 1)
+        bodies.released(2, 1, 1)
 
     assert bodies.has_work
     finish(bodies, connection)
@@ -113,7 +113,7 @@ def test_failed_transaction_leaves_everything_to_the_sweep(connection: sqlite3.C
     store(connection, 1, 2)
     refer(connection, 1)
     bodies = Bodies(connection)
-    bodies.released(1, 0)
+    bodies.released(1, 0, 1)
     bodies.forget()
 
     bodies.delete_dead(connection, 9)

@@ -45,14 +45,13 @@ APPENDS: list[Record] = [
 ]
 MOVES: list[Record] = [
     MoveRecord(kind, 1, LARGE)
-    for kind in (Type.HEAD, Type.RELEASE, Type.RESERVE, Type.INBOUND, Type.INBOUND_DONE, Type.REMOVED)
+    for kind in (Type.HEAD, Type.RELEASE, Type.RESERVE, Type.INBOUND, Type.INBOUND_DONE, Type.PURGE, Type.REMOVED)
 ]
 OTHERS: list[Record] = [
     ClaimRecord(1, 2, b"reader"),
     CreateRecord(1, 2, 3, 4, 5, 1),
     LimitsRecord(1, 2, 3, 2),
-    EndRecord(Type.DROP, 1),
-    EndRecord(Type.PURGE, 2),
+    EndRecord(1),
     ClosedRecord(1, 2),
     KeptRecord(b"client", 1, b"answer", 2),
     RebuildRecord(7, ((1, 2, 3), (4, 5, 6))),

@@ -126,7 +126,7 @@ def test_writer_calls_rare_verbs_in_their_threads(harness: Harness) -> None:
     calls = harness.run()
 
     assert [positions for _, _, positions, _ in calls] == [(1,), (2,)]
-    assert answers == [1, NotFoundError, 0, {1: 2}, []]
+    assert answers == [(1, 0), NotFoundError, 0, {1: 2}, []]
 
 
 @pytest.mark.parametrize("verb", ["read", "tails", "existing", "stats", "stats_of", "list_queues"])

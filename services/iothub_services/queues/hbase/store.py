@@ -39,6 +39,7 @@ from iothub_services.queues.port import (
     Expired,
     ExpiryMark,
     Page,
+    Purged,
     QueueLimits,
     QueueStats,
 )
@@ -188,11 +189,12 @@ class HBaseQueues(RemoteQueues):
         known = [self._index.add(*each) for each in self._index.listed(tenant_id)]
         return [_shown(queue, stats) for queue, stats in self._stats(known)]
 
-    def purge(self, queue_id: int) -> int:
+    def purge(self, queue_id: int, upto: int = 0) -> Purged:
+        """All at once, whatever `upto`: the coprocessor does it beside the appends."""
         known = self._existing(queue_id)
         _, answer = self._one(known, requests.purge(known.key))
         known.holds(0, 0)
-        return requests.number(answer)
+        return Purged(requests.number(answer))
 
     def drop(self, queue_id: int) -> int:
         self._opened()

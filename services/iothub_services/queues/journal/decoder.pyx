@@ -26,7 +26,7 @@ cdef enum:
 cdef uint64_t _largest = LARGEST
 cdef object _new = tuple.__new__  # of a named tuple, whose own constructor is interpreted
 cdef list _moves = [None] * 256
-for _kind in (Type.HEAD, Type.RELEASE, Type.RESERVE, Type.INBOUND, Type.INBOUND_DONE, Type.REMOVED):
+for _kind in (Type.HEAD, Type.RELEASE, Type.RESERVE, Type.INBOUND, Type.INBOUND_DONE, Type.PURGE, Type.REMOVED):
     _moves[_kind] = _kind
 
 

@@ -46,7 +46,7 @@ from iothub_services.queues.journal.records import (
     Type,
 )
 
-_MOVES = frozenset((Type.HEAD, Type.RELEASE, Type.RESERVE, Type.INBOUND, Type.INBOUND_DONE, Type.REMOVED))
+_MOVES = frozenset((Type.HEAD, Type.RELEASE, Type.RESERVE, Type.INBOUND, Type.INBOUND_DONE, Type.PURGE, Type.REMOVED))
 _NUMBERS: dict[Type, tuple[Callable[..., Record | CommitRecord], Struct]] = {
     Type.CREATE: (CreateRecord, CREATE),
     Type.LIMITS: (LimitsRecord, LIMITS),
@@ -238,7 +238,7 @@ def _decode(data: bytes, at: int, end: int) -> Record | CommitRecord:
         size = REBUILD.size + count * THREE.size
         record = RebuildRecord(now_us, tuple(THREE.iter_unpack(view[places_at : fields_at + size])))
     else:
-        record, size = EndRecord(kind, *ONE.unpack_from(view, fields_at)), ONE.size
+        record, size = EndRecord(*ONE.unpack_from(view, fields_at)), ONE.size
     if fields_at + size != end:
         raise ValueError("fields and length differ")
     return record

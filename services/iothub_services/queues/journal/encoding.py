@@ -192,7 +192,7 @@ class GroupBuffer:
         elif isinstance(record, MadeRecord):
             self._write(Type.MADE, ONE.pack(*record))
         else:
-            self._write(record.type, ONE.pack(record.queue_id))
+            self._write(Type.DROP, ONE.pack(record.queue_id))
 
     def finish(self) -> bytearray:
         """End the group and return its bytes."""

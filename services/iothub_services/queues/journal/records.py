@@ -67,7 +67,7 @@ class Type(IntEnum):
     INBOUND = 8
     INBOUND_DONE = 9
     DROP = 10
-    PURGE = 11
+    PURGE = 11  # of everything up to a position
     REMOVED = 12  # one position: expired, or dropped to make room
     CLOSED = 13  # an earlier segment counts up to here
     COMMIT = 14  # of everything from here on
@@ -125,7 +125,7 @@ class AppendRecord(NamedTuple):
 
 
 class MoveRecord(NamedTuple):
-    """One number of one queue. `type`: HEAD, RELEASE, RESERVE, INBOUND, INBOUND_DONE or REMOVED."""
+    """One number of one queue. `type`: HEAD, RELEASE, RESERVE, INBOUND, INBOUND_DONE, PURGE or REMOVED."""
 
     type: Type
     queue_id: int
@@ -161,9 +161,8 @@ class LimitsRecord(NamedTuple):
 
 
 class EndRecord(NamedTuple):
-    """A queue is emptied (PURGE) or ends (DROP)."""
+    """A queue ends."""
 
-    type: Type
     queue_id: int
 
 

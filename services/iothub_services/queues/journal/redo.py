@@ -35,6 +35,7 @@ from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite import request_table
 
 _LARGEST = (1 << 63) - 1
+_DELETE_RELEASED = "DELETE FROM released WHERE queue = ? AND position <= ?"
 _INSERT_IF_NEW = schema.INSERT_REF.replace("INSERT", "INSERT OR IGNORE")
 
 
@@ -107,13 +108,15 @@ class RedoneTables(SqliteQueues):
                 self._redo_of_lost(record)
         elif isinstance(record, EndRecord):  # an earlier queue of this number had these
             self._rows.touch(record.queue_id)
-            self._table.discard(row)
+            self._table.remove_upto(row, row.tail)
 
     def _redo_of(self, row: QueueRow, record: MoveRecord | ClaimRecord | LimitsRecord | EndRecord) -> None:
         if isinstance(record, MoveRecord):
             if record.type is Type.REMOVED:
                 self._move_out(row)
                 self._delete(self._database.writer, row, schema.DELETE_ONE, (row.queue_id, record.value))
+            elif record.type is Type.PURGE:
+                self._remove_upto(row, record.value)
             else:
                 self._do_move(row, record.type, record.value)
         elif isinstance(record, ClaimRecord):
@@ -122,11 +125,8 @@ class RedoneTables(SqliteQueues):
         elif isinstance(record, LimitsRecord):
             row.set_limits(QueueLimits(record.messages, record.bytes, Overflow(record.overflow)))
         else:
-            self._table.discard(row)
-            if record.type is Type.PURGE:
-                super().purge(row.queue_id)
-            else:
-                self._drop(row)
+            self._table.remove_upto(row, row.tail)
+            self._drop(row)
 
     def _redo_append(self, segment: int, at: int, record: AppendRecord, is_done: bool) -> None:
         missing = self._table.take(segment, at, record, is_done)
@@ -155,9 +155,10 @@ class RedoneTables(SqliteQueues):
         elif isinstance(record, MoveRecord):
             if record.type is Type.REMOVED:
                 self._delete(connection, None, schema.DELETE_ONE, (queue_id, record.value))
-            elif record.type is Type.HEAD:
+            elif record.type in {Type.HEAD, Type.PURGE}:
                 self._delete(connection, None, schema.DELETE_UPTO, (queue_id, record.value))
-                connection.execute("DELETE FROM released WHERE queue = ? AND position <= ?", (queue_id, record.value))
+                if record.type is Type.HEAD:
+                    connection.execute(_DELETE_RELEASED, (queue_id, record.value))
             elif record.type is Type.RELEASE:
                 connection.execute("INSERT OR IGNORE INTO released VALUES (?, ?)", (queue_id, record.value))
 
@@ -186,6 +187,10 @@ class RedoneTables(SqliteQueues):
             table.inbound(row).add(value)
         else:
             table.inbound(row).discard(value)
+
+    def _remove_upto(self, row: QueueRow, upto: int) -> int:
+        old = super()._purge(self._database.writer, row, upto) if self._table.has_old(row) else 0
+        return old + self._table.remove_upto(row, upto)
 
     def _drop(self, row: QueueRow) -> int:
         """What is young is gone, or was moved out before."""

@@ -5,6 +5,8 @@ Knows no file. Sizes are powers of two, so that a flushed segment mostly fits as
 
 from __future__ import annotations
 
+from iothub_services.queues.sqlite.bodies import REMOVED_BYTES
+
 SMALLEST = 1 << 20
 FIRST = 4 << 20  # written and synced at each start: a moment, also on a memory card
 LARGEST = 32 << 20  # more makes a checkpoint rarer and longer
@@ -12,12 +14,18 @@ _SHARE = 8  # of the free space: one segment is written, one is spare, and what 
 _SHARE_OF_ALL = (
     4  # of what would be free without a journal: all segments; their messages are copied into the tables before they go
 )
+_REMOVED_SHARE = 8  # of those: SQLite's log takes as much beside them
 _LEAST_SEGMENTS = 2  # the newest one, and one that is moved into the tables
 
 
 def most_bytes(limit: int, segment_bytes: int, free_bytes: int) -> int:
     """Return how much the segments may take. `free_bytes`: on the disk, if there were none."""
     return max(min(limit, free_bytes // _SHARE_OF_ALL), _LEAST_SEGMENTS * segment_bytes)
+
+
+def most_removed(journal_bytes: int) -> int:
+    """Return how many bytes of messages one commit removes. `journal_bytes`: that the segments may take, as the disk is."""
+    return max(min(REMOVED_BYTES, journal_bytes // _REMOVED_SHARE), SMALLEST)
 
 
 class SegmentSizes:

@@ -35,6 +35,7 @@ from iothub_services.queues.port import (
     MoveKind,
     Page,
     Place,
+    Purged,
     QueuedRecord,
     QueueLimits,
     QueueStats,
@@ -112,19 +113,25 @@ class JournaledQueues(JournaledTables):
         with self._lock:
             super().set_tenant_limits(tenant_id, messages, size_bytes)
 
-    def purge(self, queue_id: int) -> int:
+    def purge(self, queue_id: int, upto: int = 0) -> Purged:
+        """Nothing while the tables are committed: others write on meanwhile, and would have to wait for it with this one."""
         with self.group():
-            discarded = self._table.discard(self._existing(queue_id))
-            self._write(EndRecord(Type.PURGE, queue_id))
-            return discarded + super().purge(queue_id)
+            row = self._existing(queue_id)
+            if self._table.has_old(row) and self._is_committing:
+                return Purged(0, upto or row.tail)
+            return super().purge(queue_id, upto)
+
+    def _purge(self, _connection: sqlite3.Connection, row: QueueRow, upto: int) -> int:
+        self._write(MoveRecord(Type.PURGE, row.queue_id, upto))
+        return self._remove_upto(row, upto)
 
     def drop(self, queue_id: int) -> int:
         with self.group():
             row = self._rows.touch(queue_id)
             if row is None:
                 return 0
-            discarded = self._table.discard(row)
-            self._write(EndRecord(Type.DROP, queue_id))
+            discarded = self._table.remove_upto(row, row.tail)
+            self._write(EndRecord(queue_id))
             return discarded + self._drop(row)
 
     def drop_tenant(self, tenant_id: int) -> int:
@@ -168,6 +175,25 @@ class JournaledQueues(JournaledTables):
             self._write(RebuildRecord(now_us, tuple(places)))
             self._table.tenants.update(self._rows.tenant(each.tenant_id) for each in places)
             return rebuilt
+
+    @property
+    def _is_committing(self) -> bool:
+        """Whether a commit is under way: whatever needs the tables waits for it."""
+        return self._commits_flushed is not None and not self._committing.is_over
+
+    def idle(self) -> bool:
+        if self._is_committing:
+            return True  # nobody waits for this, and others would
+        if self._has_removed_much:
+            with self._commits.commit(), self._lock:
+                self._require_undone()
+                self._turn()
+            return True
+        has_more = self._idle_slice()
+        if not has_more and (self._is_forgetting or self._free.are_most):
+            self.probe()
+            self._is_forgetting = False
+        return has_more
 
     # --- reading verbs
 

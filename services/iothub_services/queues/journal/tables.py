@@ -36,7 +36,7 @@ from iothub_services.queues.journal.flush import Flush, stragglers
 from iothub_services.queues.journal.records import Record
 from iothub_services.queues.journal.redo import RedoneTables
 from iothub_services.queues.journal.segments import BROKEN, Journal, folder_of, make_folder
-from iothub_services.queues.journal.sizes import LARGEST
+from iothub_services.queues.journal.sizes import LARGEST, most_removed
 from iothub_services.queues.journal.young import Table
 from iothub_services.queues.port import JournalFigures, TenantUsage
 from iothub_services.queues.sqlite.append import Appending
@@ -273,7 +273,7 @@ class JournaledTables(RedoneTables):
         journal.prepare()
         has_room = journal.has_room(min(GROUP_BYTES, journal.size_bytes // 4))
         is_full = not has_room or journal.records >= SEGMENT_RECORDS
-        if is_full or journal.is_poisoned or self._changes >= CHECKPOINT_CHANGES or self._is_over():
+        if is_full or journal.is_poisoned or self._has_removed_much or self._is_over():
             self._turn()
         elif self._flush is not None:
             written = journal.at - self._flushed_for
@@ -293,11 +293,16 @@ class JournaledTables(RedoneTables):
         with self._moving():
             for row in stragglers(self._table, self._journal.segment):
                 self._move_out(row)
-        if self._oldest() - 1 > self._flushed or self._changes >= CHECKPOINT_CHANGES:
+        if self._oldest() - 1 > self._flushed or self._has_removed_much:
             self._start_commit()
             self._look_at_commit()
         self._begin_flush()
         self._checkpoint_us = (perf_counter_ns() - begun) // 1_000
+
+    @property
+    def _has_removed_much(self) -> bool:
+        """Whether the transaction is to be committed for what it has removed."""
+        return self._changes >= CHECKPOINT_CHANGES or self._bodies.removed_bytes >= most_removed(self._journal_bytes)
 
     def _begin_flush(self) -> None:
         if self._flush is None and self._is_near():
@@ -547,16 +552,7 @@ class JournaledTables(RedoneTables):
 
     def _finish(self, connection: sqlite3.Connection) -> None:
         super()._finish(connection)
-        self._bodies.delete_dead(connection, _LARGEST)
-
-    def idle(self) -> bool:
-        if self._changes >= CHECKPOINT_CHANGES:
-            self.probe()
-        has_more = self._idle_slice()
-        if not has_more and (self._is_forgetting or self._free.are_most):
-            self.probe()
-            self._is_forgetting = False
-        return has_more
+        self._bodies.delete_rest(connection, most_removed(self._journal_bytes))
 
     def _idle_slice(self) -> bool:
         with self._lock:

@@ -78,6 +78,8 @@ cdef class Table:
     cpdef list take(self, unsigned long long segment, unsigned long long at, object record, bint is_done)
     @cython.locals(young=Young)
     cpdef object acknowledge(self, QueueRow row, long long upto)
+    @cython.locals(young=Young, messages=cython.longlong)
+    cpdef Py_ssize_t remove_upto(self, QueueRow row, long long upto) except -1
     @cython.locals(size=cython.longlong, qos0=cython.longlong)
     cdef object _remove(self, QueueRow row, long long messages)
     @cython.locals(young=Young, words=array, index=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t, size=cython.longlong, qos0=cython.longlong,

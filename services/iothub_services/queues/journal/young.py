@@ -336,13 +336,19 @@ class Table:
 
     def acknowledge(self, row: QueueRow, upto: int) -> None:
         """Take what is young and at or below `upto` out of a queue whose row is touched."""
+        self.remove_upto(row, upto)
         young = row.young
-        if young is None:
-            return
-        if row.young_messages and young.first <= upto:
-            self._remove(row, min(upto - young.first + 1, row.young_messages))
-        if young.released:
+        if young is not None and young.released:
             young.released = {position for position in young.released if position > upto}
+
+    def remove_upto(self, row: QueueRow, upto: int) -> int:
+        """Take what is young and at or below `upto` out of a queue whose row is touched; return how many that were."""
+        young = row.young
+        if young is None or not row.young_messages or young.first > upto:
+            return 0
+        messages: int = min(upto - young.first + 1, row.young_messages)
+        self._remove(row, messages)
+        return messages
 
     def _remove(self, row: QueueRow, messages: int) -> None:
         """Take the first ones out of the queue."""
@@ -443,13 +449,6 @@ class Table:
         """The queue ends; its young messages are gone, or moved out before."""
         self.young.pop(queue_id, None)
         self.marked.pop(queue_id, None)
-
-    def discard(self, row: QueueRow) -> int:
-        """Take everything young out of a queue whose row is touched; return how many that were."""
-        messages = row.young_messages
-        if messages:
-            self._remove(row, messages)
-        return messages
 
     def wanted(self, row: QueueRow, after: int, count: int, size_bytes: int) -> list[Wanted]:
         """Return young messages behind `after` that are durable, until they are as many or have as many bytes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from iothub_services.queues.port import Purged
 from iothub_services.queues.redis.index import KnownQueue, QueueIndex, unknown
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.scripts import DROP, PURGE
@@ -27,23 +28,19 @@ class Removing:
         self._sender = sender
         self._names = names
 
-    def purge(self, known: KnownQueue) -> int:
-        """Drop what is stored now, call after call; what comes meanwhile stays. Raises NotFoundError; BackendError: some may be gone."""
+    def purge(self, known: KnownQueue, upto: int = 0) -> Purged:
+        """Drop some of what is stored up to a position, 0: now. Raises NotFoundError; BackendError: some may be gone."""
         keys = self._names.keys(known.queue_id)
-        tail = self._sender.write_one(command("HGET", self._names.meta(known.queue_id), "tail"), known.queue_id)
-        call = script_call(PURGE, keys, cast("bytes", tail or b"0"), PURGED_AT_ONCE)
-        removed = 0
-        is_more = True
-        while is_more:
-            answer = self._sender.write_one(call, known.queue_id)
-            if not isinstance(answer, list):
-                self._index.forget(known.queue_id)
-                raise unknown(known.queue_id)
-            count, messages, size_bytes, more = cast("list[int | bytes]", answer)
-            known.holds(int(messages), int(size_bytes))
-            removed += int(count)
-            is_more = bool(more)
-        return removed
+        if not upto:
+            tail = self._sender.write_one(command("HGET", self._names.meta(known.queue_id), "tail"), known.queue_id)
+            upto = int(cast("bytes", tail or b"0"))
+        answer = self._sender.write_one(script_call(PURGE, keys, upto, PURGED_AT_ONCE), known.queue_id)
+        if not isinstance(answer, list):
+            self._index.forget(known.queue_id)
+            raise unknown(known.queue_id)
+        count, messages, size_bytes, is_more = cast("list[int | bytes]", answer)
+        known.holds(int(messages), int(size_bytes))
+        return Purged(int(count), upto if is_more else 0)
 
     def drop(self, queue_id: int) -> int:
         """Remove a queue and return how many records it had. Raises BackendError: it may be gone."""

@@ -29,6 +29,7 @@ from iothub_services.queues.port import (
     Expired,
     ExpiryMark,
     Page,
+    Purged,
     QueueLimits,
     QueueStats,
 )
@@ -209,8 +210,8 @@ class RedisQueues(RemoteQueues):
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
         return self._index.list_queues(tenant_id)
 
-    def purge(self, queue_id: int) -> int:
-        return self._removing.purge(self._existing(queue_id))
+    def purge(self, queue_id: int, upto: int = 0) -> Purged:
+        return self._removing.purge(self._existing(queue_id), upto)
 
     def drop(self, queue_id: int) -> int:
         self._writing()

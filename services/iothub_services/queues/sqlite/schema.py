@@ -95,6 +95,7 @@ SELECT_EXPIRED = """SELECT expires_at_ms, queue, position FROM ref
 SELECT_EXPIRED_TOO = """SELECT expires_at_ms, queue, position FROM ref
     WHERE expires_at_ms = ? AND expires_at_ms <= ? AND (queue, position) > (?, ?) AND expires_at_ms > 0
     ORDER BY queue, position LIMIT ?"""
+SELECT_SIZES = "SELECT position, size FROM ref WHERE queue = ? AND position <= ? ORDER BY position LIMIT ?"
 DELETE_UPTO = "DELETE FROM ref WHERE queue = ? AND position <= ? RETURNING size, qos, body, is_shared"
 DELETE_ONE = "DELETE FROM ref WHERE queue = ? AND position = ? RETURNING size, qos, body, is_shared"
 DELETE_EXPIRED = """DELETE FROM ref WHERE queue = ? AND position = ? AND expires_at_ms > 0 AND expires_at_ms <= ?

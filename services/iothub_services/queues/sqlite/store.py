@@ -27,6 +27,7 @@ from iothub_services.queues.port import (
     Overflow,
     Page,
     Place,
+    Purged,
     QueuedRecord,
     QueueLimits,
     QueueStats,
@@ -36,7 +37,7 @@ from iothub_services.queues.port import (
 )
 from iothub_services.queues.sqlite import schema
 from iothub_services.queues.sqlite.append import Appending
-from iothub_services.queues.sqlite.bodies import Bodies
+from iothub_services.queues.sqlite.bodies import REMOVED_BYTES, SLICE_BYTES, Bodies
 from iothub_services.queues.sqlite.rebuilding import rebuild
 from iothub_services.queues.sqlite.row_cache import QueueRow, QueueRowCache, row_of
 from iothub_services.sqlite.database import SETTLED, Database
@@ -46,6 +47,7 @@ from iothub_services.sqlite.store import SqliteStore
 _HOUSEKEEPING = 256  # bodies, and records of dropped queues, that one commit removes at least
 _DEAD_FOR_EACH = 2  # dead bodies that a commit removes besides for each that it stores
 _ASKED_AT_ONCE = 500  # ids in one query
+_PURGED_AT_ONCE = 4_000  # messages: 20 ms
 _LARGEST = (1 << 63) - 1
 
 
@@ -66,7 +68,7 @@ class SqliteQueues(SqliteStore):
         self.needs_rebuild = database.is_salvaged  # rows of queues may have been lost with a damaged page
         self._next_body = self._bodies.next_id  # after the last commit
         database.before_commit.append(self._finish)
-        database.after_commit += [self._rows.settle, self._free.look]
+        database.after_commit += [self._rows.settle, self._bodies.settle, self._free.look]
         database.on_rollback.append(self._forget)
 
     # --- writers
@@ -173,9 +175,28 @@ class SqliteQueues(SqliteStore):
             for queue_id, tenant, messages, size, head, tail, epoch, *limits in found
         ]
 
-    def purge(self, queue_id: int) -> int:
+    def purge(self, queue_id: int, upto: int = 0) -> Purged:
         with self._database.transaction() as connection:
-            return self._delete(connection, self._existing(queue_id), schema.DELETE_UPTO, (queue_id, _LARGEST))
+            row = self._existing(queue_id)
+            upto = upto or row.tail
+            end = self._end_of_slice(connection, queue_id, upto) or upto
+            return Purged(self._purge(connection, row, end), upto if end < upto else 0)
+
+    def _end_of_slice(self, connection: sqlite3.Connection, queue_id: int, upto: int) -> int:
+        """Return the position of the last message that is purged at once; 0: all may be."""
+        found = connection.execute(schema.SELECT_SIZES, (queue_id, upto, _PURGED_AT_ONCE)).fetchall()
+        left = SLICE_BYTES
+        for position, size in found:
+            left -= size
+            if left <= 0:
+                return int(position)
+        return int(found[-1][0]) if len(found) == _PURGED_AT_ONCE else 0
+
+    def _purge(self, connection: sqlite3.Connection, row: QueueRow, upto: int) -> int:
+        """Remove what the tables have up to a position, with the bodies: as many in all as a slice may have."""
+        removed = self._delete(connection, row, schema.DELETE_UPTO, (row.queue_id, upto))
+        self._bodies.delete_dead(connection, removed)
+        return removed
 
     def drop(self, queue_id: int) -> int:
         with self._database.transaction() as connection:
@@ -299,7 +320,7 @@ class SqliteQueues(SqliteStore):
         for size, qos, body, is_shared in references:
             size_bytes += size
             qos0 += not qos
-            self._bodies.released(body, is_shared)
+            self._bodies.released(body, is_shared, size)
         if row is not None:
             row.messages -= len(references)
             row.bytes -= size_bytes
@@ -319,7 +340,7 @@ class SqliteQueues(SqliteStore):
                 connection.execute("DELETE FROM dropped WHERE queue = ?", (queue_id,))
                 self._dropped.pop()
         stored = self._bodies.next_id - self._next_body
-        self._bodies.delete_dead(connection, _DEAD_FOR_EACH * stored + _HOUSEKEEPING)
+        self._bodies.delete_dead(connection, _DEAD_FOR_EACH * stored + _HOUSEKEEPING, REMOVED_BYTES)
         self._next_body = self._bodies.next_id
 
     def _forget(self) -> None:

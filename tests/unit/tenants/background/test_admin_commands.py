@@ -14,6 +14,7 @@ from iothub.records.admin_commands import Json, Request, Verb, answer_with
 from iothub.testing.clock import ManualClock
 from iothub_services.auth.failures import Failures, FailureSettings
 from iothub_services.auth.port import TenantRecord
+from iothub_services.queues.port import Purged
 from iothub_tenants.background.admin_commands import AdminCommands
 from iothub_tenants.broker.retaining import Progress
 
@@ -25,7 +26,7 @@ class Hub:
         self.done: list[str] = []
         self.deleted: list[bytes] = []
         self.sent: list[Json] = []
-        self.is_asker_gone = self.is_cut_off = False
+        self.is_asker_gone = self.is_cut_off = self.is_purge_failing = False
         self.clock = ManualClock()
         self.logins = Failures(FailureSettings(failures=1), self.clock)
         plane = SimpleNamespace(
@@ -44,9 +45,9 @@ class Hub:
             authenticator=SimpleNamespace(failures=self.logins),
             clock=self.clock,
         )
-        queues = SimpleNamespace(purge=self._purge)
+        queues = SimpleNamespace(purge=self._purge, stats=self._stats)
         self.commands = AdminCommands(
-            cast("Any", hub), cast("Any", queues), self._find, self._apply_changes, self._show_stream, 5
+            cast("Any", hub), cast("Any", queues), self._find, self._apply_changes, self._show_stream, self._pause, 5
         )
 
     async def _apply_changes(self) -> None:
@@ -67,8 +68,19 @@ class Hub:
         self.done.append(f"{client_id} discarded: {why}")
         return client_id in broker.plane.sessions
 
-    async def _purge(self, queue_id: int) -> int:
-        return queue_id * 10
+    async def _stats(self, _queue_id: int) -> SimpleNamespace:
+        return SimpleNamespace(messages=30)
+
+    async def _purge(self, queue_id: int, upto: int) -> Purged:
+        """In three slices, each of which takes 0.3 s; one that fails is the last."""
+        self.done.append(f"queue {queue_id} purged up to {upto or 'its end'}")
+        if self.is_purge_failing and len(self.done) > 2:
+            raise UnavailableError("the disk is full")
+        self.clock.advance(0.3)
+        return Purged(10, 30 if len(self.done) < 4 else 0)
+
+    async def _pause(self, seconds: float) -> None:
+        assert 0 < seconds < 0.1
 
     async def _delete(self, topic_filter: bytes, on_progress: Progress) -> int:
         """In four slices, each of which takes 0.3 s."""
@@ -111,6 +123,17 @@ def test_queue_is_purged_and_its_messages_are_counted_as_drops(hub: Hub) -> None
     assert hub.ask(Verb.QUEUE_PURGE, client_id="m7") == {"messages": 30}
 
     assert hub.drops == [("purged", 30)]
+    assert hub.done[1:] == ["queue 3 purged up to its end", *["queue 3 purged up to 30"] * 2]
+    assert hub.sent == [{"node": 5, "done": 20, "total": 30}]
+
+
+def test_purge_that_fails_has_counted_what_is_gone(hub: Hub) -> None:
+    hub.is_purge_failing = True
+
+    with pytest.raises(UnavailableError):
+        hub.ask(Verb.QUEUE_PURGE, client_id="m7")
+
+    assert hub.drops == [("purged", 10)]
 
 
 def test_answer_says_that_changes_are_applied(hub: Hub) -> None:
