@@ -38,7 +38,8 @@ def journaled(tmp_path: Path) -> Iterator[Opened]:
         return stores[-1]
 
     yield opened
-    stores[-1].close()
+    for store in stores[-1:]:
+        store.close()
 
 
 def fill(path: Path) -> None:
@@ -141,3 +142,27 @@ def test_bodies_that_nobody_counted_are_swept_in_commits_of_their_own(journaled:
 
 def test_small_disk_lets_a_commit_remove_less() -> None:
     assert [most_removed(size) for size in (4 * MIB, 64 * MIB, 1 << 30)] == [MIB, 8 * MIB, 32 * MIB]
+
+
+@pytest.mark.parametrize("has_journal", [True, False], ids=["journal", "tables"])
+def test_file_that_is_nearly_empty_becomes_small_and_keeps_what_is_left(
+    journaled: Opened, tmp_path: Path, *, has_journal: bool
+) -> None:
+    """Idle work gives the disk back what nothing is in; until then it is said how much that is."""
+    file = tmp_path / "queues.db"
+    fill(file)
+    store = journaled() if has_journal else SqliteQueues(open_database(file, SCHEMA, ManualClock(), pytest.fail))
+    store.apply([Move(MoveKind.ACK, 1, 1, MESSAGES - 1)])
+    most = 0
+    for _ in range(1_000):
+        has_more = store.idle()
+        most = max(most, store.journal_figures.reusable_bytes)
+        if not has_more and not store.journal_figures.reusable_bytes:
+            break
+
+    assert most > 64 * MIB
+    assert file.stat().st_size < MIB
+    (kept,) = bodies(store)  # type: ignore[arg-type]
+    assert kept == (MESSAGES - 100).to_bytes(4) * (BODY_BYTES // 4)
+    if not has_journal:
+        store.close()
