@@ -476,8 +476,11 @@ class Publishing:
             self.turn.close(connection, Reason.QUOTA)
 
     def _refuse_unstored(self, connection: Connection, session: Session, tenant: TenantPlane, qos: int) -> None:
-        """Refuse what the disk has no room for: 0x97 where 5.0 has an answer; else the connection ends, or QoS 0 is dropped."""
-        self.gate.forget(connection)
+        """Refuse what the disk has no room for: 0x97 where 5.0 has an answer; else the connection ends, or QoS 0 is dropped.
+
+        What comes next has waited with it, and is refused at once: behind it may be acknowledgements, which make room.
+        """
+        connection.taken_meters = 0
         self.turn.drop(tenant, session, Drop.STORE_FAILED, 1)
         if qos and connection.version == 5:
             self._refuse(connection, session, qos, 0x97)

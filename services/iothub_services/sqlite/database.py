@@ -67,6 +67,9 @@ class Schema:
     repairs: tuple[str, ...] = ()
     page_bytes: int = 4_096  # of new files
     cache_bytes: int = _CACHE_BYTES  # pages in memory, per connection
+    is_overwritten: bool = (
+        True  # False: pages that become free keep what was in them, also where SQLite is built to write zeros
+    )
 
 
 class Connection(sqlite3.Connection):
@@ -225,9 +228,8 @@ class Database:
         self.writer.execute("PRAGMA synchronous=FULL")
         self.writer.execute(f"PRAGMA wal_autocheckpoint={self._wal_pages()}")
         self.writer.execute(f"PRAGMA journal_size_limit={_WAL_KEEP_BYTES}")
-        self.writer.execute(
-            "PRAGMA secure_delete=FAST"
-        )  # pages that are freed are not written; some systems overwrite each with zeros
+        if not self.schema.is_overwritten:
+            self.writer.execute("PRAGMA secure_delete=FAST")
         self.writer.execute("PRAGMA temp_store=MEMORY")
 
     def _wal_pages(self) -> int:

@@ -18,6 +18,7 @@ from iothub_services.metrics.probes import disk_free_bytes
 GIVEN_BACK_BYTES = 64 << 20  # less is not worth it, unless the disk has less
 _LEAST_BYTES = 4 << 20
 _MOST_LEFT_BYTES = 16 << 20  # that are written anew: a tenth of a second
+_LOG_ROOM_BYTES = 2 << 20  # that the disk must have beside what is written anew
 
 log = logging.get(__name__)
 
@@ -42,22 +43,34 @@ class FreePages:
 
     @property
     def are_most(self) -> bool:
-        """Whether it is worth the while to give them back."""
+        """Whether it is worth the while to give them back, and the disk has room for what that writes."""
         found = self.size_bytes - self._kept_bytes
         if found < _LEAST_BYTES or self._left_bytes > _MOST_LEFT_BYTES:
             return False
         try:
-            return found >= min(GIVEN_BACK_BYTES, disk_free_bytes(self._folder))
+            free = disk_free_bytes(self._folder)
         except OSError:
             return False  # the folder is gone
+        return found >= min(GIVEN_BACK_BYTES, free) and free >= self._left_bytes + _LOG_ROOM_BYTES
 
     def give_back(self) -> None:
         """Write the file anew, outside of a transaction; what fails is left for when there are more."""
         try:
-            for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
-                self._execute(statement).fetchall()
+            self._execute("VACUUM")
             self._kept_bytes = 0
             self.look()
         except sqlite3.Error as error:
             log.warning("free pages of a file could not be given back to the disk", why=str(error))
             self._kept_bytes = self.size_bytes
+        self._empty_log()
+
+    def _empty_log(self) -> None:
+        """Copy the log into the file, also what a failed attempt has written; not while somebody reads: whoever commits next does it."""
+        (timeout_ms,) = self._execute("PRAGMA busy_timeout").fetchone()
+        try:
+            self._execute("PRAGMA busy_timeout=0")
+            self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error as error:
+            log.warning("the log of a file could not be copied into it", why=str(error))
+        finally:
+            self._execute(f"PRAGMA busy_timeout={timeout_ms}")

@@ -97,7 +97,12 @@ class AdminCommands:
         count = upto = 0
         try:
             while True:
-                removed, upto = await self._queues.purge(session.queue_id, upto)
+                try:
+                    removed, upto = await self._queues.purge(session.queue_id, upto)
+                except NotFoundError:
+                    if not count:
+                        raise
+                    return count  # the session has ended meanwhile, and its queue with it
                 count += removed
                 if not upto:
                     return count

@@ -149,7 +149,12 @@ class AdminPublish:
     def _require_room(self, broker: TenantBroker) -> None:
         """Raises UnavailableError: clients would wait now, too."""
         turn = self._hub.plane.turn
-        if turn.is_held(broker.plane) or turn.is_store_full() or turn.overload_level() >= _OVERLOADED:
+        if (
+            turn.is_held(broker.plane)
+            or turn.is_disk_short
+            or turn.is_store_full()
+            or turn.overload_level() >= _OVERLOADED
+        ):
             raise UnavailableError("the hub takes no message of this tenant at the moment: try again")
 
     def _take_units(self, broker: TenantBroker, message: Message) -> None:

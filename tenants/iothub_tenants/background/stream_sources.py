@@ -188,7 +188,12 @@ class StreamSources:
     def _handle_record(self, progress: StreamProgress, target: _Target, record: Incoming) -> float:
         """Publish or refuse a record and return 0, or return how many seconds it has to wait."""
         turn = self._hub.plane.turn
-        if turn.is_held(target.broker.plane) or turn.is_store_full() or turn.overload_level() >= _OVERLOADED:
+        if (
+            turn.is_held(target.broker.plane)
+            or turn.is_disk_short
+            or turn.is_store_full()
+            or turn.overload_level() >= _OVERLOADED
+        ):
             return _PAUSE_S
         try:
             wish = wish_of(record)

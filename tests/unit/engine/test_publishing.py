@@ -148,6 +148,31 @@ def test_publishing_that_has_waited_long_for_the_disk_is_refused(version: int, q
     assert publisher.connection.is_closing == ((version, qos) == (4, 1))
 
 
+def test_publishing_behind_what_was_refused_for_the_disk_does_not_wait_again() -> None:
+    """Whoever publishes may be a reader, whose acknowledgements make room, and must get its PINGRESP."""
+    bench = Bench()
+    device = bench.client("kept", queue_id=7, version=5)
+    device.subscribe(b"a", 1)
+    device.send(publish(b"a", b"0", 1, 1, properties=b""))
+    bench.settle()
+    device.take()
+    bench.plane.turn.note_disk(True)
+
+    device.send(b"".join(publish(b"a", b"x", 1, n, properties=b"") for n in (2, 3, 4)) + ack(0x40, 1) + b"\xc0\x00")
+    bench.pass_time(8.0)
+    assert device.take() == b""
+    bench.pass_time(2.0)
+    bench.settle()
+
+    assert device.take() == b"".join(ack(0x40, n, 0x97) for n in (2, 3, 4)) + b"\xd0\x00"
+    assert bench.store.queue(7).head == 1
+    bench.plane.turn.note_disk(False)
+    device.send(publish(b"a", b"x", 1, 5, properties=b""))
+    bench.settle()
+    assert device.take().endswith(ack(0x40, 5))
+    assert device.connection.blocked_since == 0.0
+
+
 def test_publishing_of_old_clients_goes_on_with_the_answers_and_not_with_the_clock() -> None:
     """3.x has no Receive Maximum: what waits for the store is bounded by not reading on, and no tick is waited for."""
     bench = Bench()

@@ -34,6 +34,7 @@ def journaled(tmp_path: Path) -> Iterator[Opened]:
     def opened() -> JournaledQueues:
         database = open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail)
         database.writer.execute("PRAGMA synchronous=OFF")
+        database.writer.execute("PRAGMA secure_delete=ON")  # what is removed is in the log, then
         stores.append(JournaledQueues(database, pytest.fail, beside=AtOnce))
         return stores[-1]
 
@@ -166,3 +167,18 @@ def test_file_that_is_nearly_empty_becomes_small_and_keeps_what_is_left(
     assert kept == (MESSAGES - 100).to_bytes(4) * (BODY_BYTES // 4)
     if not has_journal:
         store.close()
+
+
+def test_what_a_small_purge_has_freed_is_told_when_nothing_else_happens(journaled: Opened, tmp_path: Path) -> None:
+    """Publishers may wait for it, and then nobody else makes a commit due."""
+    fill(tmp_path / "queues.db")
+    store = journaled()
+    while store.idle():
+        pass
+    assert store.journal_figures.reusable_bytes == 0
+
+    removed, upto = store.purge(1)
+    store.idle()
+
+    assert upto
+    assert store.journal_figures.reusable_bytes >= (removed - 1) * BODY_BYTES

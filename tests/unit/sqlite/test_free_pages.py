@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +81,9 @@ def test_disk_with_less_free_than_the_file_gets_it_back(
     monkeypatch.setattr(free_pages, "disk_free_bytes", lambda _folder: 8 * ROW_BYTES)
     assert free.are_most
 
+    monkeypatch.setattr(free_pages, "disk_free_bytes", lambda _folder: 3 * ROW_BYTES)
+    assert not free.are_most, "what is written anew needs room, too"
+
     def gone(_folder: Path) -> int:
         raise OSError
 
@@ -107,3 +111,23 @@ def test_attempt_that_fails_is_repeated_when_more_is_free(
     assert free.are_most
     free.give_back()
     assert free.size_bytes == 0
+
+
+def test_reader_keeps_nobody_waiting_for_the_log(file: Path, connection: sqlite3.Connection) -> None:
+    """It sees what it saw; the log is copied when it is gone, and by whoever commits then."""
+    connection.execute("PRAGMA busy_timeout=60000")
+    free = FreePages(connection, file.parent)
+    reader = sqlite3.connect(file, isolation_level=None)
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT count(*) FROM body").fetchone() == (ROWS,)
+    connection.execute("DELETE FROM body WHERE id > 3")
+
+    began = time.monotonic()
+    free.give_back()
+
+    assert time.monotonic() - began < 30
+    assert reader.execute("SELECT count(*) FROM body").fetchone() == (ROWS,)
+    assert connection.execute("PRAGMA busy_timeout").fetchone() == (60_000,)
+    reader.close()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    assert file.stat().st_size < 6 * ROW_BYTES

@@ -117,7 +117,9 @@ class JournaledQueues(JournaledTables):
         """Nothing while the tables are committed: others write on meanwhile, and would have to wait for it with this one."""
         with self.group():
             row = self._existing(queue_id)
-            if self._table.has_old(row) and self._is_committing:
+            if not self._table.has_old(row):
+                return Purged(self._purge(self._database.writer, row, upto or row.tail), 0)
+            if self._is_committing:
                 return Purged(0, upto or row.tail)
             return super().purge(queue_id, upto)
 

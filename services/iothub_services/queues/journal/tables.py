@@ -273,7 +273,8 @@ class JournaledTables(RedoneTables):
         journal.prepare()
         has_room = journal.has_room(min(GROUP_BYTES, journal.size_bytes // 4))
         is_full = not has_room or journal.records >= SEGMENT_RECORDS
-        if is_full or journal.is_poisoned or self._has_removed_much or self._is_over():
+        is_due = self._has_removed_much and self._commits_flushed is None
+        if is_full or journal.is_poisoned or is_due or self._is_over():
             self._turn()
         elif self._flush is not None:
             written = journal.at - self._flushed_for
@@ -302,7 +303,11 @@ class JournaledTables(RedoneTables):
     @property
     def _has_removed_much(self) -> bool:
         """Whether the transaction is to be committed for what it has removed."""
-        return self._changes >= CHECKPOINT_CHANGES or self._bodies.removed_bytes >= most_removed(self._journal_bytes)
+        return self._changes >= CHECKPOINT_CHANGES or self._bodies.removed_bytes >= self._most_removed
+
+    @property
+    def _most_removed(self) -> int:
+        return most_removed(self._journal_bytes)
 
     def _begin_flush(self) -> None:
         if self._flush is None and self._is_near():
@@ -552,14 +557,15 @@ class JournaledTables(RedoneTables):
 
     def _finish(self, connection: sqlite3.Connection) -> None:
         super()._finish(connection)
-        self._bodies.delete_rest(connection, most_removed(self._journal_bytes))
+        self._bodies.delete_rest(connection, self._most_removed)
 
     def _idle_slice(self) -> bool:
         with self._lock:
             self._require_undone()  # nobody reads before
-            if not self._has_idle_work:
-                return False
             try:
+                if not self._has_idle_work:
+                    self._free.look()
+                    return False
                 if self._dropped is None or self._dropped:
                     super()._finish(self._database.writer)
                     return True

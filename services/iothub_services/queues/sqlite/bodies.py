@@ -18,9 +18,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Iterator
 
-REMOVED_BYTES = (
-    32 << 20
-)  # that one commit removes: SQLite has as much in memory; more goes to the log before the commit, some of it twice
+REMOVED_BYTES = 32 << 20  # that one commit removes: SQLite has as much in memory
 SLICE_BYTES = 4 << 20  # that are removed at once: 20 ms
 _SLICE = 1_000  # rows per slice
 _WINDOW = 1 << 26  # bodies per pass: a bitmap of 8 MiB
@@ -104,9 +102,10 @@ class Bodies:
                 ranges.append([body, body])
         connection.executemany("DELETE FROM body WHERE id BETWEEN ? AND ?", ranges)
 
-    def delete_rest(self, connection: sqlite3.Connection, most_bytes: int) -> None:
-        """Delete what is dead, before a commit that is to remove no more than so many bytes."""
-        self.delete_dead(connection, len(self._dead), most_bytes - self._deleted_bytes)
+    def delete_rest(self, connection: sqlite3.Connection, most_bytes: int, count: int | None = None) -> None:
+        """Delete what is dead, `count` bodies at most, before a commit that is to remove no more than so many bytes."""
+        count = len(self._dead) if count is None else count
+        self.delete_dead(connection, count, most_bytes - self._deleted_bytes)
 
     @property
     def has_work(self) -> bool:

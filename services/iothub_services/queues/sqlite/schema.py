@@ -19,6 +19,7 @@ SCHEMA = Schema(
     name="queues",
     version=3,
     page_bytes=8_192,  # a quarter less CPU per append than 4,096
+    is_overwritten=False,  # else each message is written once more when it is removed
     tables={
         "queue": "queues",
         "body": "message bodies",

@@ -340,8 +340,13 @@ class SqliteQueues(SqliteStore):
                 connection.execute("DELETE FROM dropped WHERE queue = ?", (queue_id,))
                 self._dropped.pop()
         stored = self._bodies.next_id - self._next_body
-        self._bodies.delete_dead(connection, _DEAD_FOR_EACH * stored + _HOUSEKEEPING, REMOVED_BYTES)
+        self._bodies.delete_rest(connection, self._most_removed, _DEAD_FOR_EACH * stored + _HOUSEKEEPING)
         self._next_body = self._bodies.next_id
+
+    @property
+    def _most_removed(self) -> int:
+        """How many bytes of messages one commit removes."""
+        return REMOVED_BYTES
 
     def _forget(self) -> None:
         self._rows.forget()

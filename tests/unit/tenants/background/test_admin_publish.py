@@ -194,12 +194,13 @@ def test_deliveries_that_are_stored_count_for_persistent_fanout(make_harness: Ma
     assert admin.publish(qos=0)["has_subscribers"] is True
 
 
-@pytest.mark.parametrize("is_held", [True, False])
-def test_message_is_refused_while_clients_would_wait(admin: Administrator, is_held: bool) -> None:
-    """For another hub, or for a stream that is full."""
+@pytest.mark.parametrize("cause", ["another hub", "the disk", "a full stream"])
+def test_message_is_refused_while_clients_would_wait(admin: Administrator, cause: str) -> None:
     tenant = admin.harness.acme.plane
-    if is_held:
+    if cause == "another hub":
         tenant.is_held = True
+    elif cause == "the disk":
+        admin.harness.plane.turn.note_disk(True)
     else:
         sink = Session(tenant, "", "", is_persistent=False)
         sink.is_sink = True

@@ -147,6 +147,17 @@ def test_records_wait_while_publishers_of_the_tenant_do(scenario: Scenario) -> N
     assert scenario.receiver.reports == [(3, {0: 1})]
 
 
+def test_records_wait_while_the_disk_is_left_to_consumers(scenario: Scenario) -> None:
+    scenario.harness.plane.turn.note_disk(True)
+    scenario.page(("devices/1", b"a"))
+    scenario.harness.pass_time(1)
+    assert (scenario.sources.messages, scenario.receiver.reports) == (0, [])
+
+    scenario.harness.plane.turn.note_disk(False)
+    scenario.harness.pass_time(1)
+    assert scenario.receiver.reports == [(3, {0: 1})]
+
+
 def test_record_that_the_store_gave_up_waits_too(scenario: Scenario) -> None:
     """It is routed anew."""
     harness = scenario.harness
