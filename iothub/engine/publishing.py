@@ -29,8 +29,6 @@ _ADMITTED = 0
 _BLOCKED = 1  # it must wait, and nothing was done
 _REFUSED = 2  # it was answered, or its connection ends
 
-_DISK_LOOK_S = 1.0  # a publisher that waits for room on the disk tries again so often
-
 _ID_ENDS = [bytes((byte,)) for byte in range(256)]
 
 REASONS = {
@@ -253,9 +251,6 @@ class Publishing:
             self._starve(connection)
             return _BLOCKED
         if needs_store and self.turn.is_disk_short:
-            if gate.may_wait(connection, tenant, _DISK_LOOK_S):
-                self._block(connection, _DISK_LOOK_S)
-                return _BLOCKED
             self._refuse_unstored(connection, session, tenant, qos)
             return _REFUSED
         if queues and tenant.persistent_fanout is not None:
@@ -476,16 +471,11 @@ class Publishing:
             self.turn.close(connection, Reason.QUOTA)
 
     def _refuse_unstored(self, connection: Connection, session: Session, tenant: TenantPlane, qos: int) -> None:
-        """Refuse what the disk has no room for: 0x97 where 5.0 has an answer; else the connection ends, or QoS 0 is dropped.
-
-        What comes next has waited with it, and is refused at once: behind it may be acknowledgements, which make room.
-        """
-        connection.taken_meters = 0
+        """Refuse what the disk has no room for; QoS 0 is dropped. Only in 5.0: older clients wait."""
+        self.gate.forget(connection)
         self.turn.drop(tenant, session, Drop.STORE_FAILED, 1)
-        if qos and connection.version == 5:
+        if qos:
             self._refuse(connection, session, qos, 0x97)
-        elif qos:
-            self.turn.close(connection, Reason.STORE_UNAVAILABLE)
 
     def _deny(self, connection: Connection, session: Session, tenant: TenantPlane, qos: int) -> None:
         """No right to publish there [MQTT3-3.3.5-2]."""

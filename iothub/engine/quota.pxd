@@ -19,4 +19,6 @@ cdef class Gate:
     cpdef bint must_wait_for_store(self, Connection connection, bint needs_store) except -1
     cdef bint _is_behind(self, TenantPlane tenant) except -1
     @cython.locals(turn=Turn, tenant=TenantPlane)
+    cdef bint _waits_for_disk(self, Connection connection) except -1
+    @cython.locals(turn=Turn, tenant=TenantPlane)
     cpdef bint may_go_on(self, Connection connection) except -1

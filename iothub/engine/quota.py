@@ -89,11 +89,23 @@ class Gate:
             return True
         if tenant is not None and tenant.slices is not None and self._is_behind(tenant):
             return True
-        return needs_store and (connection.unstored >= turn.most_unstored_per_connection or turn.is_store_full())
+        return needs_store and (
+            connection.unstored >= turn.most_unstored_per_connection
+            or turn.is_store_full()
+            or self._waits_for_disk(connection)
+        )
 
     def _is_behind(self, tenant: TenantPlane) -> bool:
         """Whether a tenant has routed more than it may before what is delivered over several turns is through."""
         return tenant.sliced >= self.turn.limits.sliced_receivers or tenant.buffered_bytes >= tenant.most_buffered_bytes
+
+    def _waits_for_disk(self, connection: Connection) -> bool:
+        """Whether it waits for room: `max_pause_s` from when the disk became short, but 3.x, which knows no refusal, as long as it is."""
+        turn = self.turn
+        tenant = connection.tenant
+        return turn.is_disk_short and (
+            connection.version < 5 or (tenant is not None and turn.now - turn.disk_short_at < tenant.limits.max_pause_s)
+        )
 
     def may_go_on(self, connection: Connection) -> bool:
         """Whether a publisher that waited for store or memory may be read again."""
@@ -105,4 +117,5 @@ class Gate:
             and (tenant is None or tenant.slices is None or not self._is_behind(tenant))
             and connection.unstored * 2 <= turn.most_unstored_per_connection
             and turn.is_store_roomy()
+            and not self._waits_for_disk(connection)
         )

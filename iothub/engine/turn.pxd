@@ -11,7 +11,7 @@ cdef class Turn:
     cdef public PublishStore queues
     cdef public Counters counters
     cdef public bint is_open, is_disk_short
-    cdef public double now, wall, held_at
+    cdef public double now, wall, held_at, disk_short_at
     cdef public list dirty, closings, waiting, unblocked, starved, watched, lagging, slicing, routed, answered
     cdef public dict before_sinks
     cdef public long long buffered_bytes, unstored_messages, unstored_bytes, reliefs

@@ -63,6 +63,7 @@ class Turn:
         self.may_acknowledge: Callable[[], bool] | None = None  # None: they leave at once
         self.held_at = math.inf  # from then on publishers and durable queues wait: see `Plane.hold_from`
         self.is_disk_short = False  # what is left is for those who make room
+        self.disk_short_at = 0.0
         self.apply(limits)
 
     def apply(self, limits: PlaneLimits) -> None:
@@ -184,6 +185,8 @@ class Turn:
 
     def note_disk(self, is_short: bool) -> None:
         """Let publishers of durable messages wait while `is_short`; what makes room is done meanwhile."""
+        if is_short and not self.is_disk_short:
+            self.disk_short_at = self.clock.monotonic()
         self.is_disk_short = is_short
 
     def is_store_roomy(self) -> bool:

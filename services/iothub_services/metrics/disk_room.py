@@ -21,6 +21,7 @@ LOOK_INTERVAL_S = 0.2  # publishers fill much in a second
 MOST_RESERVED_BYTES = 256 << 20
 _RESERVED_SHARE = 3  # of the disk, where that is less
 _LOG_SHARE = 4  # of what is reserved, for segments and logs
+_LEAST_LOG_BYTES = 4 << 20
 _RELIEF = 0.9
 
 
@@ -48,8 +49,9 @@ class DiskRoom:
         with suppress(OSError):
             free, size = self._free_and_size(self._folder)
             reserved = min(MOST_RESERVED_BYTES, size // _RESERVED_SHARE)
-            room = min(free + self._reusable_bytes(), free * _LOG_SHARE)
-            self._is_short = room * (_RELIEF if self._is_short else 1.0) < reserved
+            relief = _RELIEF if self._is_short else 1.0
+            has_room = (free + self._reusable_bytes()) * relief >= reserved
+            self._is_short = not has_room or free * relief < max(reserved // _LOG_SHARE, _LEAST_LOG_BYTES)
             if self._is_short:
                 detail = f"{format_size_roughly(free)} free, {format_size_roughly(reserved)} are reserved for consumers"
                 self._alarms.raise_(AlarmName.DISK_SHORT, detail=detail)

@@ -235,7 +235,7 @@ class Database:
     def _wal_pages(self) -> int:
         """Return after how many pages in the log they are copied into the file, so that it does not take much of a small disk."""
         share = probes.disk_free_and_size(self.path.parent)[1] // _WAL_SHARE // self.schema.page_bytes
-        return max(1, min(_WAL_PAGES, share))
+        return min(_WAL_PAGES, share) or _WAL_PAGES  # 0: the file system does not say how large it is
 
     def _upgrade(self, version: int) -> None:
         with self.transaction() as connection:

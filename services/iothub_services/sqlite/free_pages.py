@@ -9,6 +9,7 @@ is little; a file of which much is left keeps its size, and whoever asks how muc
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -26,12 +27,12 @@ log = logging.get(__name__)
 class FreePages:
     """As of the last look. `size_bytes`: any thread may read it."""
 
-    def __init__(self, connection: sqlite3.Connection, folder: Path) -> None:
-        """`folder`: where the file is. `connection` is used also while it is lent to the thread that commits."""
-        self._folder = folder
+    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
+        """`connection` is used also while it is lent to the thread that commits."""
+        self._file = file
         self._execute = partial(sqlite3.Connection.execute, connection)
         (self._page_bytes,) = self._execute("PRAGMA page_size").fetchone()
-        self._left_bytes = 0
+        self._free_bytes = self._left_bytes = 0
         self._kept_bytes = 0  # by an attempt that failed
         self.size_bytes = 0
         self.look()
@@ -39,16 +40,21 @@ class FreePages:
     def look(self) -> None:
         """Count them; what the transaction has freed too. Raises sqlite3.Error."""
         (free,), (pages,) = (self._execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_count"))
-        self.size_bytes, self._left_bytes = free * self._page_bytes, (pages - free) * self._page_bytes
+        self._free_bytes, self._left_bytes = free * self._page_bytes, (pages - free) * self._page_bytes
+        self._kept_bytes = min(self._kept_bytes, self._free_bytes)
+        try:  # what was given back while somebody read is in the file still
+            self.size_bytes = max(self._free_bytes, self._file.stat().st_size - self._left_bytes)
+        except OSError:
+            self.size_bytes = self._free_bytes
 
     @property
     def are_most(self) -> bool:
         """Whether it is worth the while to give them back, and the disk has room for what that writes."""
-        found = self.size_bytes - self._kept_bytes
+        found = self._free_bytes - self._kept_bytes
         if found < _LEAST_BYTES or self._left_bytes > _MOST_LEFT_BYTES:
             return False
         try:
-            free = disk_free_bytes(self._folder)
+            free = disk_free_bytes(self._file.parent)
         except OSError:
             return False  # the folder is gone
         return found >= min(GIVEN_BACK_BYTES, free) and free >= self._left_bytes + _LOG_ROOM_BYTES
@@ -57,15 +63,15 @@ class FreePages:
         """Write the file anew, outside of a transaction; what fails is left for when there are more."""
         try:
             self._execute("VACUUM")
-            self._kept_bytes = 0
-            self.look()
         except sqlite3.Error as error:
             log.warning("free pages of a file could not be given back to the disk", why=str(error))
-            self._kept_bytes = self.size_bytes
+            self._kept_bytes = self._free_bytes
         self._empty_log()
+        with suppress(sqlite3.Error):  # whoever looks next meets it again
+            self.look()
 
     def _empty_log(self) -> None:
-        """Copy the log into the file, also what a failed attempt has written; not while somebody reads: whoever commits next does it."""
+        """Copy the log into the file, also what a failed attempt has written; not while somebody reads: a later commit does it."""
         (timeout_ms,) = self._execute("PRAGMA busy_timeout").fetchone()
         try:
             self._execute("PRAGMA busy_timeout=0")

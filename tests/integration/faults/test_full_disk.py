@@ -79,7 +79,7 @@ def test_a_full_disk_is_an_alarm_and_heals_when_space_is_freed(small: SmallDiskH
     live.subscribe(("live/#", 0))
     chatter = RawClient(port)
     chatter.connect("chatter", "acme/dev2")
-    publisher = Backlog(port)
+    publisher = Backlog(port, version=4)
     publisher.deliver(20)
     assert alarms(small) == 0
 
@@ -108,7 +108,7 @@ def test_connected_consumers_of_stored_messages_go_on_while_the_disk_is_full(sma
     make_sleeper(port)
     with RawClient(port, 5) as reader:
         reader.connect("sleeper", "acme/dev1", clean=False, props=[*PERSISTENT, (0x21, 3)])
-        publisher = Backlog(port)
+        publisher = Backlog(port, version=4)
         publisher.deliver(40)
         small.fill()
         publisher.until_stuck()
@@ -129,12 +129,13 @@ def test_readers_make_room_on_a_disk_that_publishers_have_filled(small: SmallDis
     """Who was away can connect and read, who is new can begin a session, and the publishers go on, all without help from outside."""
     port = small.ports["tcp"]
     make_sleeper(port)
-    publisher = Backlog(port)
+    publisher = Backlog(port, version=4)
     small.fill(leave_kib=14 << 10)
-    publisher.until_stuck()
+    publisher.send()
+    while publisher.take(1.0) or not alarms(small):
+        publisher.send()
     stored = len(publisher.acknowledged)
     assert stored > 100
-    until(lambda: alarms(small) == 1, "an alarm about the disk")
     assert readiness(small) == (200, [])
     with RawClient(port, 5, timeout=20) as newcomer:
         assert newcomer.connect("newcomer", "acme/dev1", clean=False, props=PERSISTENT).code == 0
@@ -210,7 +211,7 @@ def test_a_full_disk_is_seen_when_nobody_writes(small: SmallDiskHub) -> None:
     assert readiness(small) == (200, [])
     small.fill()
     until(lambda: readiness(small) == (503, ["the disk is full"]), "not ready")
-    assert alarms(small) == 2, "disk_short and disk_full"
+    until(lambda: alarms(small) == 2, "disk_short and disk_full")
 
     small.make_room()
 

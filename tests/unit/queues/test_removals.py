@@ -41,6 +41,7 @@ def journaled(tmp_path: Path) -> Iterator[Opened]:
     yield opened
     for store in stores[-1:]:
         store.close()
+    (tmp_path / "queues.db").unlink()
 
 
 def fill(path: Path) -> None:
@@ -175,10 +176,10 @@ def test_what_a_small_purge_has_freed_is_told_when_nothing_else_happens(journale
     store = journaled()
     while store.idle():
         pass
-    assert store.journal_figures.reusable_bytes == 0
+    before = store.journal_figures.reusable_bytes
 
     removed, upto = store.purge(1)
     store.idle()
 
     assert upto
-    assert store.journal_figures.reusable_bytes >= (removed - 1) * BODY_BYTES
+    assert store.journal_figures.reusable_bytes >= before + (removed - 1) * BODY_BYTES

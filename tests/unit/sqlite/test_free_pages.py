@@ -29,10 +29,11 @@ def connection(file: Path) -> Iterator[sqlite3.Connection]:
     made.executemany("INSERT INTO body VALUES (?, zeroblob(?))", [(number, ROW_BYTES) for number in range(ROWS)])
     yield made
     made.close()
+    file.unlink()
 
 
 def test_file_of_which_little_is_left_is_written_anew(file: Path, connection: sqlite3.Connection) -> None:
-    free = FreePages(connection, file.parent)
+    free = FreePages(connection, file)
     assert (free.size_bytes, free.are_most) == (0, False)
     connection.execute("DELETE FROM body WHERE id > 3")
     free.look()
@@ -47,7 +48,7 @@ def test_file_of_which_little_is_left_is_written_anew(file: Path, connection: sq
 
 
 def test_what_a_transaction_has_freed_counts(file: Path, connection: sqlite3.Connection) -> None:
-    free = FreePages(connection, file.parent)
+    free = FreePages(connection, file)
     connection.execute("BEGIN")
     connection.execute("DELETE FROM body WHERE id < 50")
     free.look()
@@ -60,7 +61,7 @@ def test_what_a_transaction_has_freed_counts(file: Path, connection: sqlite3.Con
 def test_file_with_much_in_it_or_little_free_keeps_its_size(
     file: Path, connection: sqlite3.Connection, kept: str
 ) -> None:
-    free = FreePages(connection, file.parent)
+    free = FreePages(connection, file)
     connection.execute(f"DELETE FROM body WHERE NOT {kept}")
     free.look()
 
@@ -70,7 +71,7 @@ def test_file_with_much_in_it_or_little_free_keeps_its_size(
 def test_disk_with_less_free_than_the_file_gets_it_back(
     file: Path, connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    free = FreePages(connection, file.parent)
+    free = FreePages(connection, file)
     connection.execute("DELETE FROM body WHERE id >= 12")
     connection.execute("VACUUM")
     connection.execute("DELETE FROM body WHERE id >= 2")
@@ -96,7 +97,7 @@ def test_attempt_that_fails_is_repeated_when_more_is_free(
 ) -> None:
     monkeypatch.setattr(free_pages, "GIVEN_BACK_BYTES", 10 * ROW_BYTES)
     monkeypatch.setattr(free_pages, "_MOST_LEFT_BYTES", 200 * ROW_BYTES)
-    free = FreePages(connection, file.parent)
+    free = FreePages(connection, file)
     connection.execute("BEGIN")
     connection.execute("DELETE FROM body WHERE id < 20")
     free.look()
@@ -116,7 +117,7 @@ def test_attempt_that_fails_is_repeated_when_more_is_free(
 def test_reader_keeps_nobody_waiting_for_the_log(file: Path, connection: sqlite3.Connection) -> None:
     """It sees what it saw; the log is copied when it is gone, and by whoever commits then."""
     connection.execute("PRAGMA busy_timeout=60000")
-    free = FreePages(connection, file.parent)
+    free = FreePages(connection, file)
     reader = sqlite3.connect(file, isolation_level=None)
     reader.execute("BEGIN")
     assert reader.execute("SELECT count(*) FROM body").fetchone() == (ROWS,)
@@ -128,6 +129,11 @@ def test_reader_keeps_nobody_waiting_for_the_log(file: Path, connection: sqlite3
     assert time.monotonic() - began < 30
     assert reader.execute("SELECT count(*) FROM body").fetchone() == (ROWS,)
     assert connection.execute("PRAGMA busy_timeout").fetchone() == (60_000,)
+    assert not free.are_most
+    assert free.size_bytes > (ROWS - 6) * ROW_BYTES, "it is used before the file grows"
     reader.close()
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.execute("PRAGMA wal_autocheckpoint=1")
+    connection.execute("DELETE FROM body WHERE id = 3")
+    free.look()
     assert file.stat().st_size < 6 * ROW_BYTES
+    assert free.size_bytes <= 2 * ROW_BYTES

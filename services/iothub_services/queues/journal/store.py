@@ -186,15 +186,21 @@ class JournaledQueues(JournaledTables):
     def idle(self) -> bool:
         if self._is_committing:
             return True  # nobody waits for this, and others would
-        if self._has_removed_much:
+        if self._has_removed_much and self._may_turn:
             with self._commits.commit(), self._lock:
                 self._require_undone()
                 self._turn()
             return True
         has_more = self._idle_slice()
-        if not has_more and (self._is_forgetting or self._free.are_most):
+        if not has_more and self._is_forgetting:
             self.probe()
             self._is_forgetting = False
+        elif not has_more and self._free.are_most and self._may_turn:
+            with self._commits.commit(), self._lock:
+                self._require_undone()
+                self._next_segment()
+                self._start_commit()  # which gives them back
+            return True
         return has_more
 
     # --- reading verbs

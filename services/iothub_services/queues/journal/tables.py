@@ -273,7 +273,7 @@ class JournaledTables(RedoneTables):
         journal.prepare()
         has_room = journal.has_room(min(GROUP_BYTES, journal.size_bytes // 4))
         is_full = not has_room or journal.records >= SEGMENT_RECORDS
-        is_due = self._has_removed_much and self._commits_flushed is None
+        is_due = self._has_removed_much and self._commits_flushed is None and self._may_turn
         if is_full or journal.is_poisoned or is_due or self._is_over():
             self._turn()
         elif self._flush is not None:
@@ -282,6 +282,15 @@ class JournaledTables(RedoneTables):
             if self._commits_flushed is None:
                 self._flush_slice(max(_FLUSH_FASTER * written, SLICE_BYTES))
                 self._begin_flush()  # of the next one: it may take several to make room for a large one
+
+    @property
+    def _may_turn(self) -> bool:
+        """Whether there is room for a segment that need not begin now: what makes room must not be refused for want of it."""
+        try:
+            self._journal.require_room()
+        except BackendError:
+            return False
+        return True
 
     def _turn(self) -> None:
         """Begin a segment, and have no more of them than may be there."""

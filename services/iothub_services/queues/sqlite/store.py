@@ -63,7 +63,7 @@ class SqliteQueues(SqliteStore):
         super().__init__(database)
         self._rows = QueueRowCache(database.writer, on_usage)
         self._bodies = Bodies(database.writer)
-        self._free = FreePages(database.writer, database.path.parent)
+        self._free = FreePages(database.writer, database.path)
         self._dropped: list[int] | None = None  # queues whose records are still there; None: look
         self.needs_rebuild = database.is_salvaged  # rows of queues may have been lost with a damaged page
         self._next_body = self._bodies.next_id  # after the last commit
