@@ -45,7 +45,7 @@ class Answering(Protocol):
 
 @dataclass(slots=True)
 class Session:
-    """One connection. `seen`: up to which change it knows what the port says besides its answers. `reusable_bytes`: what it was told of."""
+    """One connection. `seen`: up to which change it knows what the port says besides its answers. `reusable_bytes`: as of the last notes."""
 
     seen: int = 0
     reusable_bytes: int = 0

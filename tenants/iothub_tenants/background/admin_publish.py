@@ -43,7 +43,6 @@ _LEVELS = 1_024
 _EXPIRY_MOST_S = 0xFFFF_FFFF
 _NOBODY = 0x10  # "No matching subscribers"; one that is retained has Success
 _NOT_RETAINED = 0x97  # beside Success or "No matching subscribers"
-_OVERLOADED = 2  # from this overload level publishers are paused
 
 ApplyChanges = Callable[[], Awaitable[None]]
 
@@ -148,13 +147,7 @@ class AdminPublish:
 
     def _require_room(self, broker: TenantBroker) -> None:
         """Raises UnavailableError: clients would wait now, too."""
-        turn = self._hub.plane.turn
-        if (
-            turn.is_held(broker.plane)
-            or turn.is_disk_short
-            or turn.is_store_full()
-            or turn.overload_level() >= _OVERLOADED
-        ):
+        if self._hub.must_wait(broker.plane):
             raise UnavailableError("the hub takes no message of this tenant at the moment: try again")
 
     def _take_units(self, broker: TenantBroker, message: Message) -> None:

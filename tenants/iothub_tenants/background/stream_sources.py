@@ -36,7 +36,6 @@ SLICE = 50  # records handled before the reactor runs other work
 _PAUSE_S = 0.1
 _RETRY_S = 1.0
 _SPENT_S = 10.0  # between two checks of a calendar window that is used up
-_OVERLOADED = 2  # from this overload level publishers are paused
 _LOG_INTERVAL_S = 60.0  # at most one log line per stream about refused records
 
 log = logging.get(__name__)
@@ -187,13 +186,7 @@ class StreamSources:
 
     def _handle_record(self, progress: StreamProgress, target: _Target, record: Incoming) -> float:
         """Publish or refuse a record and return 0, or return how many seconds it has to wait."""
-        turn = self._hub.plane.turn
-        if (
-            turn.is_held(target.broker.plane)
-            or turn.is_disk_short
-            or turn.is_store_full()
-            or turn.overload_level() >= _OVERLOADED
-        ):
+        if self._hub.must_wait(target.broker.plane):
             return _PAUSE_S
         try:
             wish = wish_of(record)

@@ -17,7 +17,8 @@ from iothub.base.reasons import Reason
 from iothub.config.sections import Config
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Policy
-from iothub.engine.state import Connection
+from iothub.engine.state import Connection, TenantPlane
+from iothub.engine.turn import PAUSES_PUBLISHERS
 from iothub.hooks import Client, HookedPolicy, Hooks
 from iothub_services.auth.authenticator import Authenticated, Authenticator
 from iothub_services.auth.policies import PolicyCache
@@ -92,6 +93,12 @@ class Hub:
     def count_awaiting_peers(self, change: int) -> None:
         """One packet more, or less, is answered when other hubs know of it."""
         self.awaiting_peers += change
+
+    def must_wait(self, tenant: TenantPlane) -> bool:
+        """Whether clients of this tenant would wait if they published now, so that whoever publishes without a connection has to wait, too."""
+        turn = self.plane.turn
+        is_overloaded = turn.overload_level() >= PAUSES_PUBLISHERS
+        return is_overloaded or turn.is_held(tenant) or turn.is_disk_short or turn.is_store_full()
 
     def breathe(self) -> Deferred[None]:
         """Let the reactor run other work before going on."""

@@ -186,22 +186,23 @@ class JournaledQueues(JournaledTables):
     def idle(self) -> bool:
         if self._is_committing:
             return True  # nobody waits for this, and others would
-        if self._has_removed_much and self._may_turn:
-            with self._commits.commit(), self._lock:
-                self._require_undone()
-                self._turn()
+        if self._has_removed_much and self._commit_beside():
             return True
         has_more = self._idle_slice()
         if not has_more and self._is_forgetting:
             self.probe()
             self._is_forgetting = False
-        elif not has_more and self._free.are_most and self._may_turn:
-            with self._commits.commit(), self._lock:
-                self._require_undone()
-                self._next_segment()
-                self._start_commit()  # which gives them back
+        return has_more or (self._free.are_most and self._commit_beside())  # which gives them back
+
+    def _commit_beside(self) -> bool:
+        """Begin a commit that nobody waits for; False: there is no room for its segment. Raises BackendError."""
+        with self._commits.commit(), self._lock:
+            self._require_undone()
+            if not self._may_turn:
+                return False
+            self._next_segment()
+            self._start_commit()
             return True
-        return has_more
 
     # --- reading verbs
 

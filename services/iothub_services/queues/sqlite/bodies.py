@@ -8,8 +8,8 @@ stored since the start (then its references are counted here). Everything else -
 is found by mark and sweep: mark every referenced body up to the newest in a bitmap, then delete the unmarked. A reference that goes meanwhile
 leaves its body marked: that one is found next time.
 
-A transaction that frees pages writes them to SQLite's log: one that removed everything at once would need as much of the disk again, and hold up
-whoever waits for its commit. So what one may remove is bounded in bytes; what is left of it waits for the next one.
+A transaction that removed everything at once would hold up whoever waits for its commit, and write as much to SQLite's log where that overwrites
+what is removed. So what one may remove is bounded in bytes; what is left of it waits for the next one.
 """
 
 from __future__ import annotations
