@@ -9,10 +9,11 @@ import fcntl
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from ops.services.errors import ServicesError
 from ops.services.hub_settings import write_hub_settings
@@ -51,12 +52,20 @@ class Services:
         places: Where they lie; `.services` of the checkout by default, or IOTHUB_SERVICES_DIR.
         ports: Where they listen; those of the last start by default, or shifted by IOTHUB_SERVICES_SHIFT.
         say: Gets a line for everything that takes a while.
+        within: Server -> the words before its command line that put it inside another program, such as strace.
     """
 
-    def __init__(self, places: Places | None = None, ports: Ports | None = None, say: Say = lambda line: None) -> None:
+    def __init__(
+        self,
+        places: Places | None = None,
+        ports: Ports | None = None,
+        say: Say = lambda line: None,
+        within: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    ) -> None:
         self.places = places or places_here()
         self.ports = ports or ports_here(self.places)
         self._say = say
+        self._within = within
 
     # --- for everybody
 
@@ -161,7 +170,8 @@ class Services:
         return ServerProcess(name, self.places.of(name), habits_of(name))
 
     def _describe(self, name: str) -> Server:
-        return describe(name, self.places, self.ports, self._tools, self._say)
+        server = describe(name, self.places, self.ports, self._tools, self._say)
+        return replace(server, command=(*self._within.get(name, ()), *server.command))
 
     def _tools(self) -> Tools:
         return find_tools(self._say)

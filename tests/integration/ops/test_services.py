@@ -79,6 +79,24 @@ def test_up_starts_all_but_the_gateway_and_writes_the_hubs_settings(servers: Ser
     assert (servers.places.of("kafka") / "conf/settings").read_text() == "a=1\n"
 
 
+def test_server_that_is_put_inside_another_program_is_started_anew(servers: Services) -> None:
+    """And again when it comes out; the other one is left alone."""
+    servers.up("hbase", "kafka")
+    before = _pids(servers)
+    inside = Services(servers.places, servers.ports, within={"kafka": ("env", "IOTHUB_INSIDE=yes")})
+
+    inside.up("hbase", "kafka")
+
+    after = _pids(servers)
+    assert after["hbase"] == before["hbase"]
+    assert after["kafka"] not in (None, before["kafka"])
+    assert b"IOTHUB_INSIDE=yes" in Path(f"/proc/{after['kafka']}/environ").read_bytes()
+
+    servers.up("hbase", "kafka")
+
+    assert b"IOTHUB_INSIDE=yes" not in Path(f"/proc/{_pids(servers)['kafka']}/environ").read_bytes()
+
+
 def test_up_again_starts_nothing(servers: Services, world: _World) -> None:
     """Idempotent: the same processes, not a word."""
     servers.up()

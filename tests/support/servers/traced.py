@@ -1,0 +1,58 @@
+"""HBase and Kafka of one's own, under strace from their starts: which of their files they synced.
+
+strace that attaches to a running JVM stops each of its threads at each call, and one that it does not let go again hangs the server.
+From the start on it stops only what is asked for, and it never has to let go. The servers are apart from those of the other tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ops.services.places import Places, Ports
+from ops.services.probes import is_free
+from ops.services.servers import NAMES, ports_of
+from ops.services.services import Services
+from tests.support.hubs.strace import SYNCING, Call, calls
+
+TRACED = ("hbase", "kafka")
+_FIRST_SHIFT = 1_000
+_LAST_SHIFT = 9_000
+
+
+class TracedServices(Services):
+    """The servers, and what they have synced up to now."""
+
+    def __init__(self, folder: Path, libraries: Path) -> None:
+        folder.mkdir()
+        self._traces = {name: folder / f"{name}.trace" for name in TRACED}
+        within = {name: _strace(trace) for name, trace in self._traces.items()}
+        super().__init__(Places(folder), _free_ports(), print, within)
+        self.places.libraries.symlink_to(libraries)
+
+    def syncs(self, name: str) -> Sequence[Call]:
+        """Return each that has ended well: strace has written it down before the server hears of its end."""
+        return [each for each in calls(self._traces[name]) if each.name in SYNCING and each.result == 0]
+
+
+@contextmanager
+def traced_services(folder: Path, libraries: Path) -> Iterator[TracedServices]:
+    """Start HBase and Kafka in a new folder, with libraries that are there already; they are ended afterwards."""
+    servers = TracedServices(folder, libraries)
+    try:
+        servers.up(*TRACED)
+        yield servers
+    finally:
+        for name in TRACED:
+            servers.kill(name)
+
+
+def _strace(trace: Path) -> tuple[str, ...]:
+    """Return the words before a command; `-D`: the server is the process that was started, and strace beside it."""
+    return ("strace", "-D", "-f", "--seccomp-bpf", "-y", "-xx", "-e", "trace=fsync,fdatasync", "-o", str(trace))
+
+
+def _free_ports() -> Ports:
+    sets = map(Ports, range(_FIRST_SHIFT, _LAST_SHIFT, 10))
+    return next(ports for ports in sets if all(is_free(port) for name in NAMES for port in ports_of(name, ports)))
