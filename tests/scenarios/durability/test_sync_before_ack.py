@@ -19,7 +19,7 @@ from tests.support.clients.subscriber import Subscriber
 from tests.support.clients.survivor import Plan
 from tests.support.hubs.datadirs import fresh_hub
 from tests.support.hubs.hub import Hub
-from tests.support.hubs.strace import RECEIVING, SENDING, SYNCING, WRITING, Call, Tracer, calls
+from tests.support.hubs.strace import RECEIVING, SENDING, SYNCING, WRITING, Call, Tracer, calls, syncs_written_to
 from tests.support.hubs.wrapped import WrappedHub
 
 
@@ -197,8 +197,7 @@ def test_a_hundred_publishers_share_their_syncs(tmp_path: Path) -> None:
     """Group commit: fewer than 0.2 syncs per acknowledged message (all stores together), where they come faster than a fast disk syncs."""
     plain = fresh_hub(tmp_path)
     trace_file = tmp_path / "syncs"
-    prefix = ("strace", "-f", "--seccomp-bpf", "-y", "-xx", "-e", "trace=fsync,fdatasync", "-o", str(trace_file))
-    hub = WrappedHub(plain.data_dir, prefix=prefix)
+    hub = WrappedHub(plain.data_dir, prefix=syncs_written_to(trace_file))
 
     def crowd(plan: Plan) -> tuple[list[Publisher], list[Subscriber]]:
         publishers = [

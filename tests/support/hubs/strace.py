@@ -69,6 +69,11 @@ def _plain(escaped: str) -> bytes:
     return bytes.fromhex(escaped.replace("\\x", ""))
 
 
+def syncs_written_to(trace: Path) -> tuple[str, ...]:
+    """Return the words before a command whose syncs are to be seen, of its children too; it stops at nothing else."""
+    return ("strace", "-f", "--seccomp-bpf", "-y", "-xx", "-e", "trace=fsync,fdatasync", "-o", str(trace))
+
+
 class Tracer:
     """strace attached to a running process and all of its threads."""
 

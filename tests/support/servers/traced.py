@@ -14,7 +14,7 @@ from ops.services.places import Places, Ports
 from ops.services.probes import is_free
 from ops.services.servers import NAMES, ports_of
 from ops.services.services import Services
-from tests.support.hubs.strace import SYNCING, Call, calls
+from tests.support.hubs.strace import SYNCING, Call, calls, syncs_written_to
 
 TRACED = ("hbase", "kafka")
 _FIRST_SHIFT = 1_000
@@ -27,7 +27,7 @@ class TracedServices(Services):
     def __init__(self, folder: Path, libraries: Path) -> None:
         folder.mkdir()
         self._traces = {name: folder / f"{name}.trace" for name in TRACED}
-        within = {name: _strace(trace) for name, trace in self._traces.items()}
+        within = {name: (*syncs_written_to(trace), "-D") for name, trace in self._traces.items()}  # as a grandchild
         super().__init__(Places(folder), _free_ports(), print, within)
         self.places.libraries.symlink_to(libraries)
 
@@ -46,11 +46,6 @@ def traced_services(folder: Path, libraries: Path) -> Iterator[TracedServices]:
     finally:
         for name in TRACED:
             servers.kill(name)
-
-
-def _strace(trace: Path) -> tuple[str, ...]:
-    """Return the words before a command; `-D`: the server is the process that was started, and strace beside it."""
-    return ("strace", "-D", "-f", "--seccomp-bpf", "-y", "-xx", "-e", "trace=fsync,fdatasync", "-o", str(trace))
 
 
 def _free_ports() -> Ports:
