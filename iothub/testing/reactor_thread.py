@@ -14,7 +14,7 @@ from typing import TypeVar
 from iothub.net.hub_reactor import HubReactor
 
 T = TypeVar("T")
-PATIENCE_S = 10.0
+PATIENCE_S = 300.0  # only what hangs comes to it
 
 
 class ReactorThread:

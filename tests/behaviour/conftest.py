@@ -12,7 +12,7 @@ import pytest
 
 from iothub.cli.main import run
 from tests.support.clients.clients import TRANSPORTS, Listener
-from tests.support.clients.mqtt_clients import FOREIGN_BROKER, Clients
+from tests.support.clients.mqtt_clients import CONNECT_TIMEOUT_S, FOREIGN_BROKER, Clients
 from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
 
@@ -62,6 +62,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
         prepare(running, "device", "import", tenant, str(devices))
     prepare(running, "quota", "set", "strict", *STRICT)
     running.settings["auth.failures"] = "off"  # the tests share devices, and many show a wrong secret
+    running.settings["mqtt.connect_timeout"] = f"{CONNECT_TIMEOUT_S}s"
     running.start()
     yield running
     running.finish()

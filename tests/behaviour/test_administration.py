@@ -1,11 +1,10 @@
-"""What an operator says to a running hub is applied within a second, without a restart.
+"""What an operator says to a running hub is applied without a restart, and without a reconnect.
 
-The second is counted from the moment when the command has ended.
+How soon is the interval at which accounts are polled (`sql.poll_interval`).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +13,9 @@ import pytest
 from tests.support.clients.clients import unique
 from tests.support.clients.mqtt_clients import Client, Clients
 from tests.support.clients.packets import DISCONNECT
+from tests.support.waiting import until
 
 Say = Callable[..., None]
-APPLIED_WITHIN_S = 1.0 + 2.0  # a second, and the machine may be busy with other tests
 DENIED = {4: 5, 5: 0x87}
 SUBACK_DENIED = {4: 0x80, 5: 0x87}
 
@@ -38,21 +37,13 @@ def tenant(say: Say, tenants: list[str], tmp_path: Path) -> str:
     return name
 
 
-def closed_in_time(*connected: Client, codes: tuple[int, ...] = ()) -> None:
-    """Every connection is gone within the second; in 5.0 it was told why."""
-    deadline = time.monotonic() + APPLIED_WITHIN_S
+def closed_by_the_hub(*connected: Client, codes: tuple[int, ...] = ()) -> None:
+    """Every connection is gone; in 5.0 it was told why."""
     for client in connected:
-        said = client.expect_closed(timeout=max(deadline - time.monotonic(), 0.01))
+        said = client.expect_closed()
         if client.version == 5:
             assert said[-1].kind == DISCONNECT
             assert said[-1].code in codes, f"0x{said[-1].code:02X}"
-
-
-def within_a_second(fact: object, what: str) -> None:
-    """Ask until it is so; each question is a round trip."""
-    deadline = time.monotonic() + APPLIED_WITHIN_S
-    while not fact():  # type: ignore[operator]
-        assert time.monotonic() < deadline, what
 
 
 def test_a_new_tenant_works_at_once(tcp: Clients, tenant: str) -> None:
@@ -75,12 +66,12 @@ def test_suspending_a_tenant_closes_and_refuses(tcp: Clients, say: Say, tenant: 
 
     say("tenant", "suspend", tenant)
 
-    closed_in_time(three, five, codes=(0x87, 0x98))
+    closed_by_the_hub(three, five, codes=(0x87, 0x98))
     assert tcp.ask(4, three.client_id, tenant=tenant).connack.code == 5
     assert tcp.ask(5, five.client_id, tenant=tenant, device="dev2").connack.code == 0x8A
     bystander.nothing()
     say("tenant", "resume", tenant)
-    within_a_second(lambda: tcp.ask(4, tenant=tenant).connack.code == 0, "the tenant may connect again")
+    until(lambda: tcp.ask(4, tenant=tenant).connack.code == 0, "the tenant may connect again")
     back = tcp(4, three.client_id, tenant=tenant, keep=True)
     assert back.connack.session_present
     assert back.payloads() == [b"before"]
@@ -98,7 +89,7 @@ def test_revoking_a_device_closes_its_connections(
     options = {"set-password": ("--secret-file", str(tmp_path / "secret")), "delete": ("--yes",)}.get(verb, ())
     say("device", verb, tenant, "dev1", *options)
 
-    closed_in_time(three, five, codes=(0x87, 0x98))
+    closed_by_the_hub(three, five, codes=(0x87, 0x98))
     for version in (4, 5):
         assert tcp.ask(version, tenant=tenant).connack.code == DENIED[version]
     neighbour.nothing()
@@ -119,15 +110,13 @@ def test_a_denied_filter_stops_deliveries(tcp: Clients, say: Say, tenant: str) -
     assert live.payloads(3) == [b"queued", b"kept", b"open"]
 
     say("acl", "deny", tenant, "dev1", "subscribe", "a/secret/#")
-    time_is_up = time.monotonic() + APPLIED_WITHIN_S
 
     def is_applied() -> bool:
         publisher.publish("a/secret", b"late", 1)
         publisher.publish("a/open", b"fence", 1)
         return live.payloads() == [b"fence"] or live.payloads() == []
 
-    while not is_applied():
-        assert time.monotonic() < time_is_up, "denied messages are still delivered"
+    until(is_applied, "denied messages are delivered no more")
     publisher.publish("a/secret", b"never", 1)
     publisher.publish("a/open", b"open", 1)
     assert live.payloads() == [b"open"]
@@ -161,7 +150,7 @@ def test_a_denied_topic_cannot_be_published(tcp: Clients, say: Say, tenant: str,
             watcher.take()
         return got == [b"fence"]
 
-    within_a_second(is_applied, "a denied topic is still published")
+    until(is_applied, "a denied topic is still published")
     for qos in range(3):
         answer = publisher.publish("locked/a", b"no", qos, retain=True)
         assert answer is None or answer.code == (0x87 if version == 5 else 0)
@@ -184,7 +173,7 @@ def test_a_will_is_checked_at_connect_and_again_when_it_fires(tcp: Clients, say:
             asked.disconnect()
         return asked.connack.code == 0x87
 
-    within_a_second(refuses, "a denied Will is still accepted")
+    until(refuses, "a denied Will is still accepted")
     assert tcp.ask(4, tenant=tenant, will=("wills/now", b"x", 0, False)).connack.code == 5
     client.drop()
     tcp(5, tenant=tenant).ping()

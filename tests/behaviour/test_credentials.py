@@ -48,7 +48,7 @@ def test_bad_credentials_are_indistinguishable(
 
     assert (client.connack.code, client.connack.session_present) == (refusal(version), False)
     assert [name for name, _ in client.connack.properties if name != names.REASON_STRING] == []
-    assert FAILURE_REPLY_S * 0.95 <= took < FAILURE_REPLY_S + 5.0
+    assert took >= FAILURE_REPLY_S * 0.95
     assert client.expect_closed() == []
 
 

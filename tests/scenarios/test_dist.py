@@ -16,6 +16,7 @@ import pytest
 
 from tests.architecture.tree import ROOT, compiled_folders, setup
 from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE_S
 
 # In place of a compiler: C that is byte for byte what the checkout was built from has been compiled there, and is not compiled again. Everything
 # else is compiled without optimisation, which takes most of a compiler's time.
@@ -96,7 +97,7 @@ def _hub(iothub: Path, data_dir: Path, port: int) -> Iterator[None]:
         yield
         running.send_signal(signal.SIGTERM)
         running.stdout.read()
-        assert running.wait(timeout=30) == 0
+        assert running.wait(timeout=PATIENCE_S) == 0
     finally:
         running.kill()
         running.wait()

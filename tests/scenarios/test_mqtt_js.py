@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.clients.clients import unique
 from tests.support.hubs.hub import Hub
+from tests.support.waiting import PATIENCE_S
 
 HERE = Path(__file__).parent
 
@@ -29,7 +30,7 @@ def test_a_web_page_and_a_service(hub: Hub, program: Callable[[str], str], trans
         text=True,
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
     assert done.returncode == 0, done.stderr

@@ -19,14 +19,14 @@ from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Request, 
 
 from tests.support.hubs.hub import IOTHUB, Hub
 from tests.support.ports import free_port
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 PASSWORD = "correct horse battery"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or "/usr/bin/chromium"
 PHONE = {"width": 390, "height": 800}
 DESK = {"width": 1400, "height": 900}
 _API = "/api/v1"
-_WAIT_MS = 15_000
+_WAIT_MS = PATIENCE_S * 1000
 expect.set_options(timeout=_WAIT_MS)
 
 
@@ -93,7 +93,7 @@ class Dashboard:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         self.pid = self._process.pid
         try:
-            until(lambda: '"event": "ready"' in self.log.read_text(), "the dashboard is ready", 60)
+            until(lambda: '"event": "ready"' in self.log.read_text(), "the dashboard is ready")
         except BaseException:
             self._process.kill()
             self._process.wait()
@@ -172,7 +172,7 @@ class Dashboard:
             self.base + _API + path,
             json=body,
             headers={"Authorization": f"Bearer {self.key}"},
-            timeout=30,
+            timeout=PATIENCE_S,
             trust_env=False,
         )
         assert answer.status_code == status or (not status and answer.is_success), answer.text
@@ -182,11 +182,11 @@ class Dashboard:
         """Create many devices of CSV at once."""
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "text/csv"}
         path = f"{self.base}{_API}/tenants/{tenant}/devices:import"
-        httpx.post(path, content=text, headers=headers, timeout=30, trust_env=False).raise_for_status()
+        httpx.post(path, content=text, headers=headers, timeout=PATIENCE_S, trust_env=False).raise_for_status()
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
-        assert self._process.wait(30) == 0
+        assert self._process.wait(PATIENCE_S) == 0
 
 
 @contextmanager

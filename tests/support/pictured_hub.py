@@ -59,10 +59,10 @@ def filled(served: Dashboard, receiver: Receiver) -> Iterator[None]:
     )
     with closing(AccountStore(sqlite_url(served.hub.data_dir / "accounts.db"), pepper=b"x" * 32)) as store:
         streams.create(store, "acme", Wanted("telemetry", "telemetry/#"))
-    until(lambda: _is_delivered(served, receiver), "the hub has the webhook", 30)
+    until(lambda: _is_delivered(served, receiver), "the hub has the webhook")
     with ExitStack() as clients:
         _connect(served, clients)
-        until(lambda: len(served("GET", f"{T}/webhooks/pager/attempts")["items"]) > 8, "the events are delivered", 30)
+        until(lambda: len(served("GET", f"{T}/webhooks/pager/attempts")["items"]) > 8, "the events are delivered")
         yield
 
 

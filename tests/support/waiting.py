@@ -14,7 +14,7 @@ from iothub.base.errors import BackendError
 T = TypeVar("T")
 
 PAUSE_S = 0.02
-PATIENCE_S = 30.0  # a wait ends with its fact: a long limit costs nothing, and the machine may be busy
+PATIENCE_S = 300.0  # only what hangs comes to it: a wait ends with its fact, and the machine may be slow or busy
 
 
 def until(fact: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.hubs import hub as support
 from tests.support.hubs.datadirs import fresh_hub
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 
 def signals(pid: int, field: str) -> int:
@@ -24,7 +24,7 @@ def starting(directory: Path) -> subprocess.Popen[str]:
     hub = fresh_hub(directory)
     command = [str(support.IOTHUB), "--data-dir", str(hub.data_dir), "serve", "--set", "listeners.tcp.port=0"]
     process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    until(lambda: signals(process.pid, "SigCgt") >> (signal.SIGTERM - 1) & 1, "a handler of SIGTERM", 20)
+    until(lambda: signals(process.pid, "SigCgt") >> (signal.SIGTERM - 1) & 1, "a handler of SIGTERM")
     return process
 
 
@@ -33,7 +33,7 @@ def test_stop_while_starting_is_a_clean_stop(tmp_path: Path, number: signal.Sign
     """Exit code 0 and one line, as the help promises, whatever is being loaded."""
     process = starting(tmp_path)
     process.send_signal(number)
-    said, _ = process.communicate(timeout=20)
+    said, _ = process.communicate(timeout=PATIENCE_S)
 
     assert (process.returncode, said) == (0, "iothub: stopped before the hub was ready\n")
 
@@ -45,7 +45,7 @@ def test_reload_while_starting_does_not_end_the_hub(tmp_path: Path) -> None:
     lines = iter(process.stdout.readline, "")
     is_ready = any('"event": "ready"' in line for line in lines)  # a warning about the machine may come first
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE_S)
 
     assert is_ready
     assert process.returncode == 0

@@ -12,12 +12,19 @@ import pytest
 from tests.support.hubs import hub as support
 from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE_S
 
 
 def call(data_dir: Path, *words: str, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     command = [str(support.IOTHUB), "--data-dir", str(data_dir), *words]
     return subprocess.run(
-        command, input=given, text=True, capture_output=True, check=False, timeout=60, env={**os.environ, **environment}
+        command,
+        input=given,
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_S,
+        env={**os.environ, **environment},
     )
 
 
@@ -70,7 +77,9 @@ def test_json_has_the_letters_themselves_where_standard_output_takes_them(named:
 def test_locale_without_a_letter_is_no_defect(named: Path, form: str, environment: dict[str, str]) -> None:
     command = [str(support.IOTHUB), "--data-dir", str(named), "tenant", "show", "named", "-o", form]
 
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60, env={**os.environ, **environment})
+    done = subprocess.run(
+        command, capture_output=True, check=False, timeout=PATIENCE_S, env={**os.environ, **environment}
+    )
 
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"fstand" in done.stdout
@@ -81,7 +90,7 @@ def test_broken_pipe_is_silent(data_dir: Path) -> None:
     command = f"{support.IOTHUB} --data-dir {data_dir} quota explain piped | head -1"
     call(data_dir, "tenant", "create", "piped")
 
-    done = subprocess.run(["bash", "-c", command], text=True, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(["bash", "-c", command], text=True, capture_output=True, check=False, timeout=PATIENCE_S)
 
     assert done.stdout.startswith("NAME")
     assert done.stderr == ""

@@ -316,11 +316,11 @@ def test_login_that_ends_takes_the_page_and_its_mqtt_client_along(served: Dashbo
     fill(page, "Client id", "of-a-page")
     press(page, "Connect")
     expect(page.locator("main .io-badge", has_text="connected")).to_be_visible()
-    until(is_connected, "the hub has the client of the page", 15)
+    until(is_connected, "the hub has the client of the page")
     served("POST", "/users/tenant-admin-access:disable")
 
     page.wait_for_url("**/login")
-    until(lambda: not is_connected(), "the client is gone", 15)
+    until(lambda: not is_connected(), "the client is gone")
 
 
 def test_keyboard_alone_opens_and_leaves_a_dialog(served: Dashboard) -> None:

@@ -185,7 +185,7 @@ def test_tenant_that_has_done_nothing_says_so(served: Dashboard) -> None:
     page = served.as_(ADMIN, "/tenants/silent")
 
     said = page.get_by_text("No figures yet: the hub has them from the tenant's first client on")
-    expect(said).to_be_visible(timeout=60_000)  # until the first sample is read it says that this comes
+    expect(said).to_be_visible()  # until the first sample is read it says that this comes
 
 
 def test_client_of_a_page_is_of_the_viewers_tenant_alone(served: Dashboard) -> None:

@@ -167,7 +167,7 @@ def test_page_of_a_run_follows_it_to_its_end(served: Dashboard, secret: str) -> 
 
         job_runs.end(store, run.id, Result.DONE, figures={"tenants": 77}, text="it is over")
 
-    expect(page.get_by_text("it is over")).to_be_visible(timeout=20_000)
+    expect(page.get_by_text("it is over")).to_be_visible()
     expect(page.get_by_text("77", exact=True)).to_be_visible()
     expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
 

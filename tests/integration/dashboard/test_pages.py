@@ -18,7 +18,7 @@ from playwright.sync_api import expect
 
 from tests.support.dashboard import Dashboard, all_named
 from tests.support.page_actions import agree, choose, closed, confirm, fill, no_action, notified, press, row_action
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 PAGES = (
     ("/", "Overview"),
@@ -147,7 +147,7 @@ def test_tenant_is_created_changed_and_deleted(served: Dashboard) -> None:
     ):
         row_action(page, "fresh", action)
         agree(page, action)
-        until(lambda field=field, value=value: served("GET", "/tenants/fresh")[field] == value, f"{action} is done", 15)
+        until(lambda field=field, value=value: served("GET", "/tenants/fresh")[field] == value, f"{action} is done")
         no_action(page, "fresh", action)
     row_action(page, "fresh", "Delete")
     sure = page.get_by_role("button", name="Delete", exact=True).last
@@ -179,10 +179,10 @@ def test_device_is_created_rotated_disabled_and_deleted(served: Dashboard) -> No
 
     row_action(page, "made-here", "Disable")
     agree(page, "Disable")
-    until(lambda: not served("GET", "/tenants/acme/devices/made-here")["is_enabled"], "it is disabled", 15)
+    until(lambda: not served("GET", "/tenants/acme/devices/made-here")["is_enabled"], "it is disabled")
     no_action(page, "made-here", "Disable")
     row_action(page, "made-here", "Enable")
-    until(lambda: served("GET", "/tenants/acme/devices/made-here")["is_enabled"], "it is enabled", 15)
+    until(lambda: served("GET", "/tenants/acme/devices/made-here")["is_enabled"], "it is enabled")
     no_action(page, "made-here", "Enable")
     row_action(page, "made-here", "Delete")
     confirm(page, "made-here", "Delete")
@@ -398,7 +398,7 @@ def test_file_that_is_too_large_is_not_read(served: Dashboard) -> None:
     page = served.as_(VIEWER)
     cookie = "; ".join(f"{each['name']}={each['value']}" for each in page.context.cookies())
     for length in ({"Content-Length": str(17 << 20)}, {"Transfer-Encoding": "chunked"}):
-        with closing(HTTPConnection("127.0.0.1", served.port, timeout=15)) as sent:
+        with closing(HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE_S)) as sent:
             sent.putrequest("POST", "/_nicegui/client/1/upload/1")
             for name, value in {"Cookie": cookie, **length}.items():
                 sent.putheader(name, value)
@@ -433,7 +433,5 @@ def test_charts_and_figures_follow_the_hub(served: Dashboard) -> None:
     """The sampler reads every five seconds; the page is told without being loaded again."""
     page = served.as_(ADMIN)
 
-    expect(page.locator(".io-figure", has_text="Connections").locator(".io-figure-value")).to_have_text(
-        "0", timeout=15_000
-    )
+    expect(page.locator(".io-figure", has_text="Connections").locator(".io-figure-value")).to_have_text("0")
     page.wait_for_function(_HAS_POINTS)

@@ -15,6 +15,7 @@ from tests.support.clients.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBR
 from tests.support.clients.raw import RawClient
 from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE_S
 
 PAGE_BYTES = 8192
 MESSAGES = 120
@@ -50,16 +51,18 @@ def damage(path: Path, content: bytes) -> None:
 
 
 def collect(hub: Hub, name: str) -> tuple[bool, list[bytes]]:
+    """Return whether the session is there, and what its queue has: everything before a message that is published now."""
     got: list[bytes] = []
-    with RawClient(hub.ports["tcp"], timeout=2.0) as client:
+    with RawClient(hub.ports["tcp"]) as client:
         is_present = client.connect(name, "acme/dev1", clean=False).session_present
-        try:
-            while True:
-                found = client.expect(PUBLISH)
-                got.append(found.payload)
-                client.ack(PUBACK, found.packet_id)
-        except TimeoutError:
-            return is_present, got
+        client.subscribe((f"to/{name}", 1))
+        client.publish(f"to/{name}", b"end", 1, 1)
+        while got[-1:] != [b"end"]:
+            found = client.expect(PUBLISH)
+            got.append(found.payload)
+            client.ack(PUBACK, found.packet_id)
+        client.fence()
+    return is_present, got[:-1]
 
 
 def test_a_corrupt_page_costs_what_lies_behind_it(hub: Hub) -> None:
@@ -76,7 +79,7 @@ def test_a_corrupt_page_costs_what_lies_behind_it(hub: Hub) -> None:
 
     hub.start()
 
-    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=PATIENCE_S) as answer:
         metrics = answer.read().decode()
     assert 'iothub_alarms_active{severity="critical"} 1' in metrics
     assert "alarm raised" in hub.log

@@ -9,6 +9,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +18,13 @@ from tests.support.clients.raw import RawClient
 from tests.support.clients.witness import Witness, open_files, rss_bytes
 from tests.support.hubs.datadirs import fresh_hub
 from tests.support.hubs.hub import Hub
-from tests.support.waiting import until
+from tests.support.night import by_day
+from tests.support.waiting import PATIENCE_S, until
 
-TIMEOUT_S = 2.0  # the hub's connect timeout in this module
+TIMEOUT_S = 2.0  # the connect timeout of a hub ...
+FAR_S = 300.0  # ... and of one where nothing that is closed is closed for it
+AT_ONCE_S = by_day(FAR_S / 2, 1.0)
+SOON_S = by_day(PATIENCE_S, 1.5)
 GARBAGE = 500
 LIARS = 1000
 
@@ -28,16 +33,28 @@ SSH = b"SSH-2.0-OpenSSH_9.2\r\n"
 TLS = bytes.fromhex("16030100c8010000c403035a") + b"\x5a" * 196
 
 
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+def started(place: Path, connect_timeout_s: float) -> Hub:
     settings = {
-        "mqtt__connect_timeout": f"{TIMEOUT_S}s",
+        "mqtt__connect_timeout": f"{connect_timeout_s:g}s",
         "alarms__reactor_lag": "1m",
     }  # a busy machine is no stranger's doing
-    hub = fresh_hub(tmp_path_factory.mktemp("hub"), **settings)
+    hub = fresh_hub(place, **settings)
     hub.start()
-    yield hub
-    hub.close()
+    return hub
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    made = started(tmp_path_factory.mktemp("hub"), TIMEOUT_S)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    made = started(tmp_path_factory.mktemp("patient"), FAR_S)
+    yield made
+    made.close()
 
 
 def first_packets() -> list[bytes]:
@@ -54,8 +71,9 @@ def _length(size: int) -> bytes:
     return bytes([size]) if size < 128 else bytes([size & 0x7F | 0x80, size >> 7])
 
 
-def test_five_hundred_strangers_are_closed_at_once(hub: Hub) -> None:
-    """Closed within 1 s, with at most 4 KiB kept for each; nothing above level info is logged."""
+def test_five_hundred_strangers_are_closed_at_once(patient: Hub) -> None:
+    """Closed for what they have sent, at night within 1 s, with at most 4 KiB kept for each; nothing above level info is logged."""
+    hub = patient
     assert hub.process is not None
     pid, port = hub.process.pid, hub.ports["tcp"]
     before, of_the_start = rss_bytes(pid), len(hub.log)  # a start may warn of the machine
@@ -64,11 +82,11 @@ def test_five_hundred_strangers_are_closed_at_once(hub: Hub) -> None:
     with Witness(hub), Crowd(port) as crowd:
         for number in range(GARBAGE):
             crowd.add(kinds[number % len(kinds)])
-        closed = crowd.wait_closed(TIMEOUT_S + 3)
+        closed = crowd.wait_closed(PATIENCE_S)
         peak = rss_bytes(pid)
 
     assert len(closed) == GARBAGE
-    assert max(closed) < 1.0
+    assert max(closed) < AT_ONCE_S
     assert peak - before < 16 << 20
     assert '"level": "error"' not in hub.log
     assert [line for line in hub.log[of_the_start:].splitlines() if '"level": "warning"' in line] == []
@@ -80,8 +98,11 @@ def test_five_hundred_strangers_are_closed_at_once(hub: Hub) -> None:
     [(b"\x10\xff\xff\xff\x7f\x00", True), (b"\x10\xff\xff\x01\x00", False)],
     ids=["256-MB", "within-the-limit"],
 )
-def test_a_thousand_declared_lengths_cost_nothing(hub: Hub, start: bytes, is_refused_at_once: bool) -> None:
+def test_a_thousand_declared_lengths_cost_nothing(
+    hub: Hub, patient: Hub, start: bytes, is_refused_at_once: bool
+) -> None:
     """An over-limit CONNECT is closed at once; one that may become valid is closed at the connect timeout."""
+    hub = patient if is_refused_at_once else hub
     assert hub.process is not None
     pid, port = hub.process.pid, hub.ports["tcp"]
     before, files = rss_bytes(pid), open_files(pid)
@@ -91,17 +112,17 @@ def test_a_thousand_declared_lengths_cost_nothing(hub: Hub, start: bytes, is_ref
         for _ in range(LIARS):
             crowd.add(start)
         peak = rss_bytes(pid)
-        closed = crowd.wait_closed(TIMEOUT_S + 3)
+        closed = crowd.wait_closed(PATIENCE_S)
         took = time.monotonic() - begun
 
     assert len(closed) == LIARS
     assert peak - before < LIARS * (16 << 10)
     if is_refused_at_once:
-        assert max(closed) < 1.0
+        assert max(closed) < AT_ONCE_S
     else:
         assert took > TIMEOUT_S
-        assert max(closed) < TIMEOUT_S + 1.5
-    until(lambda: open_files(pid) <= files + 10, "descriptors are back", 3)
+        assert max(closed) < TIMEOUT_S + SOON_S
+    until(lambda: open_files(pid) <= files + 10, "descriptors are back")
 
 
 def test_silent_and_slow_connects_end_at_the_timeout(hub: Hub) -> None:
@@ -117,26 +138,23 @@ def test_silent_and_slow_connects_end_at_the_timeout(hub: Hub) -> None:
         is_over = threading.Event()
 
         def drip() -> None:
-            for at in range(1, 40):
+            for byte in connect[1:-1]:  # never the last one
                 for one in slow:
-                    crowd.send(one, connect[at : at + 1])
+                    crowd.send(one, bytes([byte]))
                 if is_over.wait(0.1):
                     return
 
         dripping = threading.Thread(target=drip)
         dripping.start()
-        closed = crowd.wait_closed(TIMEOUT_S + 3)
+        closed = crowd.wait_closed(PATIENCE_S)
         took = time.monotonic() - begun
         is_over.set()
         dripping.join()
 
     assert len(closed) == 250
-    assert TIMEOUT_S * 0.8 < took < TIMEOUT_S + 2.0
+    assert TIMEOUT_S * 0.8 < took < TIMEOUT_S + SOON_S
 
 
-def test_the_hub_still_connects_quickly_afterwards(hub: Hub) -> None:
-    """Descriptors and time are back to normal."""
-    begun = time.monotonic()
+def test_the_hub_still_connects_afterwards(hub: Hub) -> None:
     with RawClient(hub.ports["tcp"]) as client:
         assert client.connect("good", "acme/dev1").code == 0
-    assert time.monotonic() - begun < TIMEOUT_S

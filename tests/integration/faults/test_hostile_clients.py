@@ -16,7 +16,8 @@ from tests.support.clients.raw import ClosedError, RawClient
 from tests.support.clients.witness import Witness, cpu_s, rss_bytes
 from tests.support.hubs.datadirs import fresh_hub
 from tests.support.hubs.hub import Hub
-from tests.support.waiting import until
+from tests.support.night import by_day
+from tests.support.waiting import PATIENCE_S, until
 
 DEEP = b"/" * 65535
 MOST_LEVELS = 1024  # the ceiling that no plan lifts
@@ -155,7 +156,7 @@ def test_ten_thousand_user_properties_are_capped(hub: Hub) -> None:
             with RawClient(port, 5) as client:
                 client.connect("many", "acme/dev1")
                 client.send(packet)
-                found = client.next_packet(time.monotonic() + 5)
+                found = client.next_packet(time.monotonic() + PATIENCE_S)
                 assert found.kind in (PUBACK, DISCONNECT)
                 assert found.code >= 0x80
         return (cpu_s(pid) - begun) / rounds
@@ -269,10 +270,9 @@ def test_stalled_subscribers_cost_a_bounded_memory(hub: Hub) -> None:
     for number, one in enumerate(publishers):
         one.connect(f"flood-{number}", "acme/dev2")
     before, peak, sent = rss_bytes(pid), 0, 0
-    begun = time.monotonic()
 
     with Witness(hub):
-        while time.monotonic() - begun < 8 and sent < 3000:
+        while sent < by_day(600, 3000):
             for number, one in enumerate(publishers):
                 one.publish(f"flood/{number}", payload, 1, sent // 4 % 65535 + 1)
                 sent += 1
@@ -284,7 +284,6 @@ def test_stalled_subscribers_cost_a_bounded_memory(hub: Hub) -> None:
         client.close()
     for sock in stalled:
         sock.close()
-    assert sent > 400
     assert peak - before < 64 << 20, f"{(peak - before) >> 20} MiB more after {sent} messages"
     assert "Traceback" not in hub.log
 
@@ -306,5 +305,5 @@ def test_reconnect_storms_leave_nothing(hub: Hub) -> None:
     with Witness(hub), Crowd(port) as crowd:
         for _ in range(300):
             crowd.add(connect)
-        until(lambda: sum(1 for _ in crowd.wait_closed(0.2)) >= 299, "all but the last are closed", 10)
+        until(lambda: sum(1 for _ in crowd.wait_closed(0.2)) >= 299, "all but the last are closed")
         assert sum(1 for one in crowd.members if one.closed_s is None) <= 1

@@ -1,4 +1,4 @@
-"""One tenant floods the hub with what is expensive to answer; another tenant's witness pair stays under 1 s."""
+"""One tenant floods the hub with what is expensive to answer; another tenant's witness pair plays on, at night under 1 s."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.support.clients.raw import RawClient
 from tests.support.clients.witness import Witness
 from tests.support.hubs.datadirs import fresh_hub
 from tests.support.hubs.hub import Hub
+from tests.support.waiting import PATIENCE_S
 
 FLOODERS = 6
 PACKETS = 4000  # of each flooder: more than the hub can do while the witness plays
-PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +93,9 @@ def flood(client: RawClient, make: Callable[[int, random.Random], bytes], stop: 
 def test_great_subscribe_is_worked_off_in_slices(hub: Hub, is_clean: bool) -> None:
     """Twenty thousand Topic Filters in one packet, and all of them again in an UNSUBSCRIBE; each has its code."""
     filters = [string(b"f/%d/+" % number) for number in range(20_000)]
-    with Witness(hub), RawClient(hub.ports["tcp"], 5, timeout=30) as client:
+    with Witness(hub), RawClient(hub.ports["tcp"], 5) as client:
         client.connect(f"great-{is_clean}", "free/dev1", clean=is_clean)
         client.send(packet(0x82, b"\0\1\0" + b"".join(one + b"\1" for one in filters)))
-        assert client.expect(SUBACK, 30).codes == [1] * len(filters)
+        assert client.expect(SUBACK).codes == [1] * len(filters)
         client.send(packet(0xA2, b"\0\2\0" + b"".join(filters)))
-        assert client.expect(UNSUBACK, 30).codes == [0] * len(filters)
+        assert client.expect(UNSUBACK).codes == [0] * len(filters)

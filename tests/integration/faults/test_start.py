@@ -18,6 +18,7 @@ from iothub.hub.stores.needs import room_bytes
 from tests.support.hubs.hub import IOTHUB, Hub, iothub
 from tests.support.hubs.wrapped import SmallDiskHub, in_own_mounts
 from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE_S
 
 
 def serve(data_dir: Path, *words: str, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
@@ -27,7 +28,7 @@ def serve(data_dir: Path, *words: str, prefix: Sequence[str] = ()) -> subprocess
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
 
@@ -86,7 +87,7 @@ def on_small_disk(hub: Hub, leave_kib: int, script: str) -> subprocess.Completed
     small = SmallDiskHub(hub.data_dir, {"tcp": hub.ports.get("tcp", free_port())}, leave_kib=leave_kib)
     words = small.command()[len(small.prefix) :]
     command = [*small.prefix, "sh", "-c", script, str(hub.data_dir), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize("is_first", [True, False])

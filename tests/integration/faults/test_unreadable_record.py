@@ -12,6 +12,7 @@ from tests.support.clients.packets import PUBACK, PUBLISH
 from tests.support.clients.raw import RawClient
 from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE_S
 
 SESSION = "sleeper"
 SPOILT = 3
@@ -64,7 +65,7 @@ def test_damaged_message_in_a_queue_is_passed_over(hub: Hub) -> None:
 
     assert alarms(hub, "alarm raised") == ["queues"]
     assert "damaged record skipped" in hub.log
-    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=PATIENCE_S) as answer:
         assert 'iothub_messages_dropped_total{reason="store_failed"} 1' in (text := answer.read().decode())
         assert 'iothub_damaged_records_total{store="queues"} 1' in text
     assert "Traceback" not in hub.log

@@ -19,6 +19,7 @@ from iothub_services.hbase.pages import pages
 from iothub_services.hbase.refusals import LostError
 from iothub_services.hbase.wire import Bounds
 from tests.support.hbase.hbase_gateway import FakeGateway, framed, split_frames
+from tests.support.waiting import PATIENCE_S
 
 QUESTION = calls.SERVER_TYPE.name.encode()
 
@@ -275,4 +276,4 @@ def test_stranger_is_hung_up_on() -> None:
         thread.start()
         with DirectCaller([address]) as caller, pytest.raises(BackendError, match="above the limit"):
             caller.call(calls.table_names())
-        thread.join(10)
+        thread.join(PATIENCE_S)

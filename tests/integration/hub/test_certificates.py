@@ -13,6 +13,7 @@ from cryptography import x509
 from iothub.testing.certificates import Authority, Pair
 from tests.support.clients.raw import RawClient
 from tests.support.hubs.hub import Hub
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def answer(hub: Hub, authority: Authority, pair: Pair, device: str) -> int:
     """CONNACK's code for a device that shows this certificate, and no password."""
     context = ssl.create_default_context(cafile=authority.ca_file)
     context.load_cert_chain(pair.cert_file, pair.key_file)
-    plain = socket.create_connection(("127.0.0.1", hub.ports["tls"]), timeout=10)
+    plain = socket.create_connection(("127.0.0.1", hub.ports["tls"]), timeout=PATIENCE_S)
     with RawClient(0, 5, stream=context.wrap_socket(plain, server_hostname="localhost")) as client:
         return client.connect("c", f"acme/{device}", None).code
 

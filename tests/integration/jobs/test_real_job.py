@@ -70,12 +70,12 @@ def test_night_from_the_command_line(data_dir: Path, tmp_path: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    until(lambda: java_of(killed.pid), "Spark's Java", 120)
+    until(lambda: java_of(killed.pid), "Spark's Java")
     found = java_of(killed.pid)
     os.kill(killed.pid, 9)
     killed.wait()
 
-    until(lambda: not any(map(is_alive, found)), "the end of the job and its Java", 30)
+    until(lambda: not any(map(is_alive, found)), "the end of the job and its Java")
     harness.let_lease_expire()
     harness.does("done:{}")
     assert harness.run("run", "usage").returncode == 0

@@ -19,6 +19,7 @@ from iothub.testing.byte_clients import ByteClient, connect
 from iothub.testing.certificates import Authority, Pair
 from iothub.testing.echo_plane import EchoConnection, EchoPlane
 from iothub.testing.reactor_thread import ReactorThread
+from tests.support.waiting import PATIENCE_S
 
 collect_ignore = (
     [] if is_compiled_built() else ["test_forgotten_sockets.py", "test_poller_slices.py"]
@@ -43,7 +44,7 @@ class Hub:
 
     def connect(self, name: str = "tcp") -> socket.socket:
         """A bare socket, whatever the listener expects."""
-        client = socket.create_connection(self.listeners.addresses()[name], timeout=10)
+        client = socket.create_connection(self.listeners.addresses()[name], timeout=PATIENCE_S)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._clients.append(client)
         return client

@@ -22,6 +22,7 @@ from iothub.net.listeners import Listeners
 from iothub.net.transports import make_transports
 from iothub.testing.engine import CONNACK, ManualStore, Permissive, RecordingControl, RecordingObserver
 from iothub.testing.reactor_thread import ReactorThread
+from tests.support.waiting import PATIENCE_S
 
 
 class PlaneHub:
@@ -60,7 +61,7 @@ class PlaneHub:
             plane.close(connection, Reason.CLIENT)
 
     def client(self, client_id: bytes) -> socket.socket:
-        client = socket.create_connection(self.listeners.addresses()["tcp"], timeout=10)
+        client = socket.create_connection(self.listeners.addresses()["tcp"], timeout=PATIENCE_S)
         client.sendall(b"\x10" + bytes((12 + len(client_id),)) + b"\x00\x04MQTT\x04\x02\x00\x00")
         client.sendall(len(client_id).to_bytes(2, "big") + client_id)
         assert receive(client, 4) == CONNACK

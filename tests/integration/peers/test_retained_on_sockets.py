@@ -137,22 +137,16 @@ def test_a_subscribe_after_a_puback_at_the_other_hub_gets_the_message(pair: tupl
     assert missed == 0
 
 
-def test_a_change_of_accounts_that_one_hub_has_read_is_looked_at_by_the_other_within_100_ms(
-    pair: tuple[Hub, Hub],
-) -> None:
+def test_a_change_of_accounts_that_one_hub_has_read_is_looked_at_by_the_other(pair: tuple[Hub, Hub]) -> None:
     """So a right that was revoked ends at every hub."""
     one, two = pair
-    took: list[float] = []
     for hub in pair:
         one.thread.call(partial(hub.hints.note_read, None))
 
     for change in range(1, 21):
-        began = time.monotonic()
         one.thread.call(partial(one.hints.note_read, change))
         one.thread.until(partial(_has_looked, two, change))
-        took.append(two.looks[-1] - began)
 
-    assert sorted(took)[len(took) // 2] < 0.1
     assert one.looks == []
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.support.hubs.datadirs import fresh_hub
 from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -40,7 +40,9 @@ def address_of(hub: Hub) -> str:
 
 def is_up(hub: Hub) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{hub.settings['admin.port']}/livez", timeout=5) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{hub.settings['admin.port']}/livez", timeout=PATIENCE_S
+        ) as answer:
             return bool(json.load(answer) == {"status": "up"})
     except OSError:
         return False
@@ -62,12 +64,12 @@ def children(hub: Hub) -> list[int]:
 
 def test_api_is_there_with_the_hub_and_back_when_it_was_killed(hub: Hub) -> None:
     hub.start()
-    until(lambda: is_up(hub), "the API answers", 60)
+    until(lambda: is_up(hub), "the API answers")
     assert address_of(hub) == f"http://127.0.0.1:{hub.settings['admin.port']}"
     (first,) = children(hub)
 
     os.kill(first, signal.SIGKILL)
-    until(lambda: children(hub) not in ([], [first]) and is_up(hub), "the API is back", 60)
+    until(lambda: children(hub) not in ([], [first]) and is_up(hub), "the API is back")
 
     assert json.loads(hub.run("status", "-o", "json").stdout)["ready"] is True
     hub.stop()
@@ -80,11 +82,11 @@ def test_port_that_is_taken_is_an_alarm_and_not_the_end(hub: Hub) -> None:
     hub.settings["node.workers"] = "2"
     with closing(socket.create_server(("127.0.0.1", int(hub.settings["admin.port"])))):
         hub.start()
-        until(lambda: "api_down" in hub.run("status", check=False).stdout, "the alarm is raised", 60)
+        until(lambda: "api_down" in hub.run("status", check=False).stdout, "the alarm is raised")
     assert f"cannot listen on 127.0.0.1:{hub.settings['admin.port']}" in hub.log
-    until(lambda: is_up(hub), "the API has the port at last", 60)
+    until(lambda: is_up(hub), "the API has the port at last")
     assert len(children(hub)) == 1
 
     hub.kill()
 
-    until(lambda: children(hub) == [], "the API has ended", 10)
+    until(lambda: children(hub) == [], "the API has ended")

@@ -14,7 +14,7 @@ import uvicorn
 
 from iothub.rest import timed_http
 from iothub.rest.timed_http import TimedH11Protocol
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 LIMIT_S = 0.5
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -29,10 +29,13 @@ async def _app(_scope: Any, _receive: Any, send: Any) -> None:
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr(timed_http, "HEAD_S", LIMIT_S)
     opened = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(_app, http=TimedH11Protocol, ws="none", lifespan="off", log_config=None))
+    config = uvicorn.Config(
+        _app, http=TimedH11Protocol, ws="none", lifespan="off", log_config=None, timeout_keep_alive=int(PATIENCE_S)
+    )
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([opened],))
     thread.start()
-    until(lambda: server.started, "uvicorn is there", 10)
+    until(lambda: server.started, "uvicorn is there")
     yield int(opened.getsockname()[1])
     server.should_exit = True
     thread.join()
@@ -52,7 +55,7 @@ def ask(client: socket.socket) -> None:
 def seconds_until_closed(client: socket.socket, *, trickles: bool) -> float:
     began = time.monotonic()
     client.settimeout(LIMIT_S / 10)
-    while time.monotonic() - began < 20 * LIMIT_S:
+    while time.monotonic() - began < PATIENCE_S:
         try:
             if trickles:
                 client.sendall(b"X")
@@ -72,20 +75,20 @@ def seconds_until_closed(client: socket.socket, *, trickles: bool) -> float:
 )
 def test_head_that_does_not_come_is_not_waited_for(port: int, begins_with: bytes, trickles: bool) -> None:
     """What comes byte by byte begins no new time."""
-    with closing(socket.create_connection(("127.0.0.1", port), timeout=5)) as client:
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)) as client:
         if begins_with.startswith(REQUEST):
             ask(client)
         client.sendall(begins_with.removeprefix(REQUEST))
 
-        assert LIMIT_S / 2 < seconds_until_closed(client, trickles=trickles) < 10 * LIMIT_S
+        assert LIMIT_S / 2 < seconds_until_closed(client, trickles=trickles) < PATIENCE_S
 
 
 def test_connection_that_is_idle_after_a_request_stays(port: int) -> None:
     """That limit is uvicorn's."""
-    with closing(socket.create_connection(("127.0.0.1", port), timeout=5)) as client:
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)) as client:
         ask(client)
         client.settimeout(2 * LIMIT_S)
         with pytest.raises(TimeoutError):
             client.recv(1)
-        client.settimeout(5)
+        client.settimeout(PATIENCE_S)
         ask(client)

@@ -30,6 +30,7 @@ from iothub_services.store_process.events import RemoteEvents
 from iothub_services.store_process.ledger import RemoteLedger
 from iothub_services.store_process.queues import RemoteQueues
 from tests.support.hubs.store_worker import BATCH, SHARED, body_of
+from tests.support.waiting import PATIENCE_S
 
 _STORE = """
 import sys
@@ -63,7 +64,7 @@ def started(directory: Path) -> subprocess.Popen[str]:
 
 def ended(process: subprocess.Popen[str], number: signal.Signals) -> int:
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE_S)
     return process.returncode
 
 

@@ -151,6 +151,6 @@ def test_worker_that_writes_nothing_hears_that_the_file_has_room(tmp_path: Path)
         assert reader.journal_figures.reusable_bytes == 0
 
         writer.purge(1)
-        until(lambda: reader.tails([1]) and reader.journal_figures.reusable_bytes > 1_000_000, "what is empty", 10)
+        until(lambda: reader.tails([1]) and reader.journal_figures.reusable_bytes > 1_000_000, "what is empty")
         reader.close()
         writer.close()

@@ -16,6 +16,7 @@ from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.generator import BlockSource
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.store import AccountStore
+from tests.support.waiting import PATIENCE_S
 
 PREPARE = """
 import os, sys
@@ -75,7 +76,7 @@ def run_together(store: AccountStore, program: str, count: int) -> list[str]:
     for process in started:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-    return [output for output, _ in [process.communicate("go\n", timeout=60) for process in _released(started)]]
+    return [output for output, _ in [process.communicate("go\n", timeout=PATIENCE_S) for process in _released(started)]]
 
 
 def _released(started: list[subprocess.Popen[str]]) -> list[subprocess.Popen[str]]:

@@ -20,7 +20,7 @@ from iothub_services.webhooks.deliverer import Deliverer, retry_after_s
 from iothub_services.webhooks.lookups import AT_ONCE
 from iothub_services.webhooks.outbox import SCHEMA, Outbox, Waiting
 from iothub_services.webhooks.port import Delivery, Result, Target
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 from tests.support.webhook_receiver import Receiver, receiving
 
 SECRET = b"s" * 32
@@ -52,7 +52,7 @@ class Scenario:
         return self.deliverer.counts[result.value]
 
     def until(self, result: Result, count: int) -> None:
-        until(lambda: self.count(result) >= count, f"{count} x {result.value}", 20)
+        until(lambda: self.count(result) >= count, f"{count} x {result.value}")
 
 
 def target_of(url: str, number: int = 1) -> Target:
@@ -166,7 +166,7 @@ def test_an_event_that_is_always_refused_delays_no_other(make: Callable[..., Sce
     scenario.deliverer.set_targets([target])
     for number in range(8):
         scenario.put(target, number)
-    until(lambda: len({each.headers["webhook-id"] for each in list(receiver.received)}) == 8, "each was tried", 20)
+    until(lambda: len({each.headers["webhook-id"] for each in list(receiver.received)}) == 8, "each was tried")
 
 
 def test_what_was_tried_for_too_long_is_dropped_by_name(make: Callable[..., Scenario], receiver: Receiver) -> None:
@@ -252,7 +252,7 @@ def test_a_receiver_that_speaks_no_http_is_an_attempt_that_failed(make: Callable
         scenario.deliverer.set_targets([target])
         scenario.put(target, 1)
         scenario.until(Result.FAILED, 1)
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
     assert scenario.deliverer.take_attempts()[0].status == 0
 

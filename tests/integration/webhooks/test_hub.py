@@ -73,12 +73,12 @@ def test_events_reach_whom_they_are_for(hub: Hub, receiver: Receiver, clients: C
         def begun() -> set[object]:
             return {request.event["tenant"] for request in platform.of("client/connected")}
 
-        until(both_see_a_refusal, "the webhooks are in use", 20)
+        until(both_see_a_refusal, "the webhooks are in use")
         join(5, "theirs", tenant="beta").disconnect()
         join(5, "mine").disconnect()
-        until(lambda: bool(receiver.of("client/disconnected")), "the end of mine", 20)
-        until(lambda: len(platform.of("client/disconnected")) == 2, "both ends", 20)
-        until(lambda: begun() == {"acme", "beta"}, "both beginnings, which may come later", 20)
+        until(lambda: bool(receiver.of("client/disconnected")), "the end of mine")
+        until(lambda: len(platform.of("client/disconnected")) == 2, "both ends")
+        until(lambda: begun() == {"acme", "beta"}, "both beginnings, which may come later")
 
     assert {request.event["tenant"] for request in receiver.received} == {"acme"}
     assert all(request.is_signed_with(secret) for request in receiver.received)
@@ -87,7 +87,7 @@ def test_events_reach_whom_they_are_for(hub: Hub, receiver: Receiver, clients: C
         shown = hub.run("-o", "json", "webhook", "show", "pager", "--tenant", "acme").stdout
         return list(json.loads(shown)["attempts"])
 
-    until(lambda: any(attempt["result"] == "delivered" for attempt in attempts()), "the log has it", 20)
+    until(lambda: any(attempt["result"] == "delivered" for attempt in attempts()), "the log has it")
     assert secret not in json.dumps(attempts()) + hub.log
 
 

@@ -59,7 +59,7 @@ def workers_of(hub: Hub) -> Iterator[Workers]:
 def start(hub: Hub) -> None:
     """Start, and wait until both workers serve."""
     hub.start()
-    until(lambda: '"workers": 2' in hub.log, "both workers", 60)
+    until(lambda: '"workers": 2' in hub.log, "both workers")
 
 
 @pytest.fixture(scope="module")

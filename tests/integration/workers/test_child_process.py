@@ -13,6 +13,7 @@ import pytest
 from iothub.config.datadir import DataDir
 from iothub.hub.workers.supervised import REPORT
 from tests.support.hubs.hub import IOTHUB, Hub
+from tests.support.waiting import PATIENCE_S
 
 
 def start(data_dir: Path, *words: str) -> tuple[int, str, dict[str, object]]:
@@ -22,7 +23,7 @@ def start(data_dir: Path, *words: str) -> tuple[int, str, dict[str, object]]:
         [str(IOTHUB), "--data-dir", str(data_dir), "serve", *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         close_fds=False,
         preexec_fn=partial(os.dup2, writing, REPORT),
         check=False,
@@ -43,7 +44,7 @@ def test_by_hand_nothing_is_opened_and_written(tmp_path: Path, child: tuple[str,
         [str(IOTHUB), "--data-dir", str(hub.data_dir), "serve", "--workers", "2", *child],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -73,7 +74,7 @@ def test_child_whose_supervisor_ended_before_it_began_ends(tmp_path: Path) -> No
 
     done = subprocess.run(
         [str(IOTHUB), "--data-dir", str(hub.data_dir), "serve", "--workers", "2", "--as-worker", "2"],
-        timeout=60,
+        timeout=PATIENCE_S,
         close_fds=False,
         preexec_fn=partial(os.dup2, writing, REPORT),
         check=False,

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.clients.clients import unique
 from tests.support.clients.packets import DISCONNECT
 from tests.support.hubs.workers import FIRST, SECOND, Workers
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 
 def test_status_and_cluster_status_show_the_workers(workers: Workers) -> None:
@@ -132,7 +132,7 @@ def test_backup_beside_workers_is_whole(workers: Workers, tmp_path: Path) -> Non
 
 
 def test_doctor_finds_nothing_wrong(workers: Workers) -> None:
-    until(lambda: json.loads(workers.hub.run("status", "-o", "json").stdout)["quota"] == "shared", "the ledger", 30)
+    until(lambda: json.loads(workers.hub.run("status", "-o", "json").stdout)["quota"] == "shared", "the ledger")
 
     rows = {str(row["name"]): row for row in json.loads(workers.hub.run("doctor", "-o", "json", check=False).stdout)}
 
@@ -150,7 +150,7 @@ def test_http_answers_at_the_shared_port(workers: Workers) -> None:
 
 
 def _ready(port: int) -> bool:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE_S) as answer:
         return bool(json.load(answer)["ready"])
 
 

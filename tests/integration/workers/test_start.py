@@ -20,12 +20,12 @@ from tests.support.clients.packets import DISCONNECT
 from tests.support.hubs.hub import Hub
 from tests.support.hubs.workers import FIRST, SECOND, children
 from tests.support.ports import free_port
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 
 def run(hub: Hub, *words: str) -> subprocess.CompletedProcess[str]:
     """Start it, to see it end."""
-    return subprocess.run([*hub.command(), *words], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([*hub.command(), *words], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def test_stop_disconnects_the_clients_of_every_worker(make_hub: Callable[[], Hub]) -> None:
@@ -54,7 +54,7 @@ def test_signal_to_every_process_stops_as_one_to_the_supervisor(make_hub: Callab
 
     hub.process.send_signal(signal.SIGTERM)
 
-    assert hub.process.wait(30) == 0, hub.log[-6000:]
+    assert hub.process.wait(PATIENCE_S) == 0, hub.log[-6000:]
     assert "Traceback" not in hub.log
 
 
@@ -151,7 +151,7 @@ def test_sighup_reloads_the_certificate_of_every_worker(make_hub: Callable[[], H
 
     renew(hub, "second")
     hub.process.send_signal(signal.SIGHUP)
-    until(lambda: len(shown(hub)) == 1 and shown(hub) != before, "the new certificate at both workers", 30)
+    until(lambda: len(shown(hub)) == 1 and shown(hub) != before, "the new certificate at both workers")
 
     assert not before & shown(hub)
 
@@ -165,4 +165,4 @@ def renew(hub: Hub, name: str) -> None:
 
 def shown(hub: Hub) -> set[str]:
     """Return the certificates of some handshakes: the kernel gives each to one of the workers."""
-    return {ssl.get_server_certificate(("127.0.0.1", hub.ports["tls"]), timeout=10) for _ in range(16)}
+    return {ssl.get_server_certificate(("127.0.0.1", hub.ports["tls"]), timeout=PATIENCE_S) for _ in range(16)}

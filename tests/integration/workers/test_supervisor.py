@@ -21,8 +21,7 @@ from iothub.config.sections import Node
 from iothub_tenants.accounts import hubs
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore, create_schema
-from tests.support.hubs.supervised_child import BEAT_S
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKERS = 3
@@ -60,7 +59,7 @@ class Supervised:
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(10)
+        self.process.wait(PATIENCE_S)
 
 
 @pytest.fixture
@@ -77,9 +76,9 @@ def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
 
 
 @pytest.fixture
-def ready(supervise: Callable[[], Supervised]) -> Supervised:
+def ready(supervise: Callable[..., Supervised]) -> Supervised:
     made = supervise()
-    until(made.is_announced, "a process of the supervisor", 30)
+    until(made.is_announced, "a process of the supervisor")
     return made
 
 
@@ -110,7 +109,7 @@ def killed(place: Path, number: int) -> None:
 
 @pytest.mark.parametrize("number", [WORKERS, WORKERS + 1])
 def test_start_waits_until_it_is_noted_that_a_worker_has_left_that_nobody_replaces(
-    tmp_path: Path, supervise: Callable[[], Supervised], number: int
+    tmp_path: Path, supervise: Callable[..., Supervised], number: int
 ) -> None:
     """Its row looks like another hub's; that of one who is replaced does not, and accounts that do not answer hold up nobody."""
     create_schema(sqlite_url(tmp_path / "accounts.db"))
@@ -122,10 +121,10 @@ def test_start_waits_until_it_is_noted_that_a_worker_has_left_that_nobody_replac
             time.sleep(2.0)
             assert made.events("ready") == []
         else:
-            until(made.is_announced, "a process of the supervisor", 30)
+            until(made.is_announced, "a process of the supervisor")
         other.execute("ROLLBACK")
 
-    until(made.is_announced, "a process of the supervisor", 30)
+    until(made.is_announced, "a process of the supervisor")
     [took] = [line for line in made.lines if line["event"] == "how long the start took"]
     assert ("accounts_s" in took) == (number > WORKERS)
 
@@ -133,47 +132,47 @@ def test_start_waits_until_it_is_noted_that_a_worker_has_left_that_nobody_replac
 def test_sigterm_stops_the_workers_and_then_the_store_process(ready: Supervised) -> None:
     ready.process.send_signal(signal.SIGTERM)
 
-    assert ready.process.wait(10) == 0
+    assert ready.process.wait(PATIENCE_S) == 0
     stopped = [name for name, _ in ready.events("stopped")]
     assert stopped[-1] == "store"
     assert sorted(stopped[:-1]) == ["w1", "w2", "w3"]
 
 
-def test_start_that_fails_says_so_once_and_leaves_nobody(tmp_path: Path, supervise: Callable[[], Supervised]) -> None:
+def test_start_that_fails_says_so_once_and_leaves_nobody(tmp_path: Path, supervise: Callable[..., Supervised]) -> None:
     """It has the exit code of the error, and nothing is tried again."""
     for name in ("w2", "w3"):
         (tmp_path / f"refuse-{name}").write_text("the certificate is another node's")
 
     failed = supervise()
 
-    assert failed.process.wait(30) == 2
+    assert failed.process.wait(PATIENCE_S) == 2
     assert failed.log.count("the certificate is another node's") == 1
     assert "and a detail" in failed.log
     assert not any(is_alive(pid) for _, pid in failed.events("ready"))
 
 
 def test_store_process_that_does_not_start_starts_no_worker(
-    tmp_path: Path, supervise: Callable[[], Supervised]
+    tmp_path: Path, supervise: Callable[..., Supervised]
 ) -> None:
     (tmp_path / "refuse-store").write_text("a newer program wrote queues.db")
 
     failed = supervise()
 
-    assert failed.process.wait(30) == 2
+    assert failed.process.wait(PATIENCE_S) == 2
     assert "a newer program wrote queues.db" in failed.log
     assert failed.events("ready") == []
 
 
 @pytest.mark.parametrize("name", ["w2", "store"])
 def test_child_that_is_killed_during_the_start_is_started_again(
-    tmp_path: Path, supervise: Callable[[], Supervised], name: str
+    tmp_path: Path, supervise: Callable[..., Supervised], name: str
 ) -> None:
     """The start goes on: a kill says nothing about the next process."""
     (tmp_path / f"kill-{name}").write_text("2")
 
     made = supervise()
 
-    until(made.is_announced, "a process of the supervisor", 30)
+    until(made.is_announced, "a process of the supervisor")
     ended = [line for line in made.lines if "has ended" in str(line["event"])]
     assert ["signal SIGKILL" in str(line["cause"]) for line in ended] == [True, True]
 
@@ -183,97 +182,97 @@ def say(ready: Supervised, name: str, what: str) -> None:
     new = ready.place / "drain"
     new.write_text(what)
     new.rename(ready.place / f"drain-{name}")
-    until(lambda: len(ready.events("drain-said")) > said, "a drain", 10)
+    until(lambda: len(ready.events("drain-said")) > said, "a drain")
 
 
 def test_worker_that_drains_is_started_again_draining_until_it_lets_clients_in(ready: Supervised) -> None:
     """However it ends, and however often; the others never drain."""
     say(ready, "w2", "begin")
     (ready.place / "finish-w2").touch()
-    until(lambda: len(ready.events("ready-draining")) == 1, "the next process", 20)
+    until(lambda: len(ready.events("ready-draining")) == 1, "the next process")
     os.kill(ready.pid("w2", "ready-draining"), signal.SIGKILL)
-    until(lambda: len(ready.events("ready-draining")) == 2, "the one after it", 20)
+    until(lambda: len(ready.events("ready-draining")) == 2, "the one after it")
     os.kill(ready.pid("w1"), signal.SIGKILL)
-    until(lambda: len(ready.events("ready")) == WORKERS + 2, "the other worker", 20)
+    until(lambda: len(ready.events("ready")) == WORKERS + 2, "the other worker")
 
     say(ready, "w2", "end")
     os.kill(ready.pid("w2", "ready-draining"), signal.SIGKILL)
-    until(lambda: len(ready.events("ready")) == WORKERS + 3, "a process that lets clients in", 20)
+    until(lambda: len(ready.events("ready")) == WORKERS + 3, "a process that lets clients in")
 
     assert {name for name, _ in ready.events("ready-draining")} == {"w2"}
     assert ready.events("ready")[-1][0] == "w2"
 
 
 def test_worker_that_is_killed_while_another_one_starts_is_started_again(
-    tmp_path: Path, supervise: Callable[[], Supervised]
+    tmp_path: Path, supervise: Callable[..., Supervised]
 ) -> None:
     (tmp_path / "wait-w3").touch()
     made = supervise()
-    until(lambda: {name for name, _ in made.events("ready")} == {"store", "w1", "w2"}, "two workers", 30)
+    until(lambda: {name for name, _ in made.events("ready")} == {"store", "w1", "w2"}, "two workers")
     before = made.pid("w2")
 
     os.kill(before, signal.SIGKILL)
-    until(lambda: made.pid("w2") != before, "a process of the supervisor", 20)
+    until(lambda: made.pid("w2") != before, "a process of the supervisor")
     (tmp_path / "wait-w3").unlink()
 
-    until(made.is_announced, "a process of the supervisor", 30)
+    until(made.is_announced, "a process of the supervisor")
 
 
 @pytest.mark.parametrize("name", ["w3", "store"])
 def test_child_that_is_frozen_before_it_is_ready_is_killed_and_started_again(
-    tmp_path: Path, supervise: Callable[[], Supervised], name: str
+    tmp_path: Path, supervise: Callable[..., Supervised], name: str
 ) -> None:
     (tmp_path / f"wait-{name}").touch()
-    made = supervise()
-    until(lambda: name in {who for who, _ in made.events("begun")}, "a process that starts", 30)
-    before = made.pid(name, "begun")
-    time.sleep(5 * BEAT_S)  # it has given signs of life
+    made = supervise(LOOK_S="0.5")
+    until(lambda: name in {who for who, _ in made.events("waits")}, "a process that starts")
+    before = made.pid(name, "waits")
+    time.sleep(2.0)  # it has given signs of life
 
     os.kill(before, signal.SIGSTOP)
-    until(lambda: made.pid(name, "begun") != before, "a process of the supervisor", 20)
+    until(lambda: made.pid(name, "waits") != before, "a process of the supervisor")
     (tmp_path / f"wait-{name}").unlink()
 
-    until(made.is_announced, "a process of the supervisor", 30)
+    until(made.is_announced, "a process of the supervisor")
     ended = [line for line in made.lines if "has ended" in str(line["event"])]
     assert ended  # on a busy machine another one may have been silent for so long, too
-    assert all(line["cause"] == f"the process {line['name']} did not answer for 2 s and was killed" for line in ended)
+    assert all(line["cause"] == f"the process {line['name']} did not answer for 5 s and was killed" for line in ended)
 
 
-def test_worker_that_starts_for_long_is_not_killed(tmp_path: Path, supervise: Callable[[], Supervised]) -> None:
+def test_worker_that_starts_for_long_is_not_killed(tmp_path: Path, supervise: Callable[..., Supervised]) -> None:
     (tmp_path / "wait-w3").touch()
-    made = supervise()
-    until(lambda: {"w1", "w2"} <= {who for who, _ in made.events("ready")}, "two workers", 30)
+    made = supervise(LOOK_S="0.5")
+    until(lambda: {"w1", "w2"} <= {who for who, _ in made.events("ready")}, "two workers")
 
-    time.sleep(15 * BEAT_S)
+    time.sleep(6.0)  # who says nothing is killed after five seconds
     (tmp_path / "wait-w3").unlink()
 
-    until(made.is_announced, "a process of the supervisor", 30)
+    until(made.is_announced, "a process of the supervisor")
     assert [line for line in made.lines if "has ended" in str(line["event"])] == []
 
 
 def test_worker_that_begins_again_while_another_one_starts_is_started_again(
-    tmp_path: Path, supervise: Callable[[], Supervised]
+    tmp_path: Path, supervise: Callable[..., Supervised]
 ) -> None:
     """Clients of the others stay."""
     (tmp_path / "wait-w3").touch()
     made = supervise()
-    until(lambda: {"w1", "w2"} <= {who for who, _ in made.events("ready")}, "two workers", 30)
+    until(lambda: {"w1", "w2"} <= {who for who, _ in made.events("ready")}, "two workers")
     before = {name: made.pid(name) for name in ("w1", "w2")}
 
     (tmp_path / "finish-w2").touch()
-    until(lambda: made.pid("w2") != before["w2"], "a process of the supervisor", 20)
+    until(lambda: made.pid("w2") != before["w2"], "a process of the supervisor")
     (tmp_path / "wait-w3").unlink()
 
-    until(made.is_announced, "a process of the supervisor", 30)
+    until(made.is_announced, "a process of the supervisor")
     assert made.pid("w1") == before["w1"]
 
 
-def test_start_fails_if_a_child_is_killed_each_time(tmp_path: Path, supervise: Callable[[], Supervised]) -> None:
+def test_start_fails_if_a_child_is_killed_each_time(tmp_path: Path, supervise: Callable[..., Supervised]) -> None:
     (tmp_path / "kill-w2").write_text("100")
 
     failed = supervise()
 
-    assert failed.process.wait(30) == 1
+    assert failed.process.wait(PATIENCE_S) == 1
     assert failed.log.splitlines()[-1] == "the process hub-1-w2 ended: signal SIGKILL; its lines in the log say more"
     assert not any(is_alive(pid) for _, pid in failed.events("ready"))
 
@@ -283,7 +282,7 @@ def test_child_that_is_killed_is_started_again(ready: Supervised, name: str) -> 
     before = {each: ready.pid(each) for each in ("store", "w1", "w2", "w3")}
 
     os.kill(before[name], signal.SIGKILL)
-    until(lambda: ready.pid(name) != before[name], "a process of the supervisor", 20)
+    until(lambda: ready.pid(name) != before[name], "a process of the supervisor")
 
     assert [each for each in before if ready.pid(each) != before[each]] == [name]
     (line,) = [line for line in ready.lines if "has ended" in str(line["event"])]
@@ -291,31 +290,33 @@ def test_child_that_is_killed_is_started_again(ready: Supervised, name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["w2", "store"])
-def test_child_that_is_frozen_is_killed_and_started_again(ready: Supervised, name: str) -> None:
+def test_child_that_is_frozen_is_killed_and_started_again(supervise: Callable[..., Supervised], name: str) -> None:
     """What is said of it is true: it did not answer. The workers are told of the store process when it is late, and when it is back."""
+    ready = supervise(LOOK_S="0.5")
+    until(ready.is_announced, "a process of the supervisor")
     before = {each: ready.pid(each) for each in ("store", "w1", "w2", "w3")}
 
     os.kill(before[name], signal.SIGSTOP)
-    until(lambda: ready.pid(name) != before[name], "a process of the supervisor", 20)
+    until(lambda: ready.pid(name) != before[name], "a process of the supervisor")
 
     assert [each for each in before if ready.pid(each) != before[each]] == [name]
     (late,) = [line for line in ready.lines if line["event"] == "a process of this hub does not answer"]
     (line,) = [line for line in ready.lines if "has ended" in str(line["event"])]
     assert late["name"] == line["name"] == (name if name == "store" else f"hub-1-{name}")
-    assert line["cause"] == f"the process {line['name']} did not answer for 2 s and was killed"
+    assert line["cause"] == f"the process {line['name']} did not answer for 5 s and was killed"
     told = ["w1", "w2", "w3"] if name == "store" else []
-    until(lambda: sorted(who for who, _ in ready.events("store-back")) == told, "what the workers are told", 10)
+    until(lambda: sorted(who for who, _ in ready.events("store-back")) == told, "what the workers are told")
     assert {who for who, _ in ready.events("store-away")} == set(told)
 
 
 def test_child_that_goes_on_in_time_stays(ready: Supervised) -> None:
     frozen = ready.pid("store")
     os.kill(frozen, signal.SIGSTOP)
-    until(lambda: len(ready.events("store-away")) == 3, "what the workers are told", 20)
+    until(lambda: len(ready.events("store-away")) == 3, "what the workers are told")
 
     os.kill(frozen, signal.SIGCONT)
 
-    until(lambda: len(ready.events("store-back")) == 3, "what the workers are told", 10)
+    until(lambda: len(ready.events("store-back")) == 3, "what the workers are told")
     assert ready.pid("store") == frozen
     assert [line["name"] for line in ready.lines if "answers again" in str(line["event"])] == ["store"]
 
@@ -325,7 +326,7 @@ def test_worker_that_the_others_go_on_without_is_started_again(ready: Supervised
 
     (tmp_path / "finish-w2").touch()
 
-    until(lambda: ready.pid("w2") != before, "a process of the supervisor", 20)
+    until(lambda: ready.pid("w2") != before, "a process of the supervisor")
     (line,) = [line for line in ready.lines if "has ended" in str(line["event"])]
     assert "the other hubs went on without hub-1-w2" in str(line["cause"])
 
@@ -337,15 +338,13 @@ def test_child_that_keeps_ending_is_started_later_each_time(ready: Supervised, t
     def keeps_ending() -> list[dict[str, object]]:
         return [line for line in ready.lines if "keeps ending" in str(line["event"])]
 
-    until(lambda: bool(keeps_ending()), "a process of the supervisor", 30)
+    until(lambda: bool(keeps_ending()), "a process of the supervisor")
 
     assert keeps_ending()[0]["cause"] == "the disk is full"
     pauses = [line["restart_in_s"] for line in ready.lines if "restart_in_s" in line]
     assert pauses == sorted(set(pauses))
     (tmp_path / "refuse-w1").unlink()
-    until(
-        lambda: len([name for name, _ in ready.events("ready") if name == "w1"]) == 2, "a process of the supervisor", 30
-    )
+    until(lambda: len([name for name, _ in ready.events("ready") if name == "w1"]) == 2, "a process of the supervisor")
 
 
 def test_sighup_reaches_each_worker(ready: Supervised) -> None:
@@ -354,14 +353,13 @@ def test_sighup_reaches_each_worker(ready: Supervised) -> None:
     until(
         lambda: sorted(name for name, _ in ready.events("reloaded")) == ["w1", "w2", "w3"],
         "a process of the supervisor",
-        10,
     )
 
 
 def test_service_manager_hears_of_the_whole(tmp_path: Path, supervise: Callable[..., Supervised]) -> None:
     """Ready when all workers are, alive all the time, and the stop; from the supervisor alone."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.settimeout(30)
+        listening.settimeout(PATIENCE_S)
         listening.bind(str(tmp_path / "notify"))
         running = supervise(NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="300000")
         said: list[str] = []
@@ -374,45 +372,45 @@ def test_service_manager_hears_of_the_whole(tmp_path: Path, supervise: Callable[
         while said[-1] != "STOPPING=1":
             said.append(listening.recv(4096).decode().partition("\n")[0])
 
-    assert running.process.wait(10) == 0
+    assert running.process.wait(PATIENCE_S) == 0
     assert set(said) == {"WATCHDOG=1", "READY=1", "STOPPING=1"}
 
 
-def test_stop_during_a_start_is_a_clean_one(tmp_path: Path, supervise: Callable[[], Supervised]) -> None:
+def test_stop_during_a_start_is_a_clean_one(tmp_path: Path, supervise: Callable[..., Supervised]) -> None:
     """Who serves has clients; who still starts has a row that other hubs see, and would miss."""
     (tmp_path / "wait-w3").touch()
     starting = supervise()
-    until(lambda: {name for name, _ in starting.events("ready")} == {"store", "w1", "w2"}, "two workers", 30)
-    until(lambda: "w3" in {name for name, _ in starting.events("waits")}, "a process that starts", 30)
+    until(lambda: {name for name, _ in starting.events("ready")} == {"store", "w1", "w2"}, "two workers")
+    until(lambda: "w3" in {name for name, _ in starting.events("waits")}, "a process that starts")
 
     starting.process.send_signal(signal.SIGTERM)
 
-    assert starting.process.wait(10) == 0
+    assert starting.process.wait(PATIENCE_S) == 0
     assert sorted(name for name, _ in starting.events("stopped")) == ["store", "w1", "w2", "w3"]
 
 
-def test_second_signal_ends_everything_at_once(tmp_path: Path, supervise: Callable[[], Supervised]) -> None:
+def test_second_signal_ends_everything_at_once(tmp_path: Path, supervise: Callable[..., Supervised]) -> None:
     (tmp_path / "ignore-w1").touch()
     hanging = supervise()
-    until(hanging.is_announced, "a process of the supervisor", 30)
+    until(hanging.is_announced, "a process of the supervisor")
     hanging.process.send_signal(signal.SIGTERM)
-    until(lambda: {name for name, _ in hanging.events("stopped")} >= {"w2", "w3"}, "a process of the supervisor", 10)
+    until(lambda: {name for name, _ in hanging.events("stopped")} >= {"w2", "w3"}, "a process of the supervisor")
 
     hanging.process.send_signal(signal.SIGTERM)
 
-    assert hanging.process.wait(10) == 128 + signal.SIGTERM
-    until(lambda: not any(is_alive(pid) for _, pid in hanging.events("ready")), "a process of the supervisor", 10)
+    assert hanging.process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    until(lambda: not any(is_alive(pid) for _, pid in hanging.events("ready")), "a process of the supervisor")
 
 
-def test_worker_that_does_not_stop_in_time_is_killed(tmp_path: Path, supervise: Callable[[], Supervised]) -> None:
+def test_worker_that_does_not_stop_in_time_is_killed(tmp_path: Path, supervise: Callable[..., Supervised]) -> None:
     """The store process is stopped after it all the same; the exit code and the log say that something was cut off, and why."""
     (tmp_path / "ignore-w1").touch()
-    hanging = supervise()
-    until(hanging.is_announced, "a process of the supervisor", 30)
+    hanging = supervise(STOP_S="1")
+    until(hanging.is_announced, "a process of the supervisor")
 
     hanging.process.send_signal(signal.SIGTERM)
 
-    assert hanging.process.wait(30) == 1
+    assert hanging.process.wait(PATIENCE_S) == 1
     assert [name for name, _ in hanging.events("stopped")][-1] == "store"
     kills = [line for line in hanging.lines if line["event"] == "a process of this hub does not stop, killing it"]
     assert [(line["name"], line["seconds"]) for line in kills] == [("hub-1-w1", 6.0)]
@@ -424,10 +422,8 @@ def test_no_child_outlives_a_supervisor_that_is_killed(ready: Supervised) -> Non
     """Not one that hangs, either: a new start is possible at once."""
     children = [pid for _, pid in ready.events("ready")]
     os.kill(children[1], signal.SIGSTOP)
-    began = time.monotonic()
 
     ready.process.kill()
-    ready.process.wait(10)
+    ready.process.wait(PATIENCE_S)
 
-    until(lambda: not any(map(is_alive, children)), "a process of the supervisor", 10)
-    assert time.monotonic() - began < 5
+    until(lambda: not any(map(is_alive, children)), "a process of the supervisor")

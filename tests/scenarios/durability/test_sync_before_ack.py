@@ -21,6 +21,7 @@ from tests.support.hubs.datadirs import fresh_hub
 from tests.support.hubs.hub import Hub
 from tests.support.hubs.strace import RECEIVING, SENDING, SYNCING, WRITING, Call, Tracer, calls, syncs_written_to
 from tests.support.hubs.wrapped import WrappedHub
+from tests.support.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -100,15 +101,15 @@ def run_load(
         plan = Plan(hub.ports["tcp"], Ledger(), random.Random(3))
         publishers, subscribers = people(plan)
         listening = spawn(*(one.run() for one in subscribers))
-        assert await settle(lambda: all(one.is_subscribed.is_set() for one in subscribers), 30)
+        assert await settle(lambda: all(one.is_subscribed.is_set() for one in subscribers), PATIENCE_S)
         speaking = spawn(*(one.run() for one in publishers))
         await asyncio.sleep(seconds)
         streams = [stream for stream in plan.ledger.streams.values() if stream.qos]
-        assert await settle(lambda: all(len(stream.acknowledged) >= each for stream in streams), 30)
+        assert await settle(lambda: all(len(stream.acknowledged) >= each for stream in streams), PATIENCE_S)
         plan.is_publishing, plan.is_draining = False, True
-        assert await settle(lambda: all(task.done() for task in speaking), 60)
+        assert await settle(lambda: all(task.done() for task in speaking), PATIENCE_S)
         plan.is_over = True
-        await asyncio.wait(listening or speaking, timeout=10)
+        await asyncio.wait(listening or speaking, timeout=PATIENCE_S)
         return plan.ledger
 
     return asyncio.run(run())

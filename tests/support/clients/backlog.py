@@ -5,8 +5,11 @@ Knows no disk; the tests of full disks bring it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.support.clients.packets import PUBACK, PUBLISH, Properties
 from tests.support.clients.raw import RawClient
+from tests.support.waiting import PATIENCE_S
 
 BODY = b"x" * 4000
 PERSISTENT: Properties = [(0x11, 3600)]
@@ -39,13 +42,15 @@ class Backlog:
     def deliver(self, count: int) -> None:
         for _ in range(count):
             self.send()
-            assert self.take(5)
+            assert self.take(PATIENCE_S)
 
-    def until_stuck(self) -> None:
+    def until_stuck(self, has_failed: Callable[[], bool] = lambda: True) -> None:
+        """Publish until one is not acknowledged. `has_failed`: does the hub say that it cannot write, or is it slow?"""
         while True:
             self.send()
-            if not self.take(2.0):
-                return
+            while not self.take(1.0):
+                if has_failed():
+                    return
 
 
 def make_sleeper(port: int) -> None:
@@ -58,7 +63,7 @@ def make_sleeper(port: int) -> None:
 def wake_sleeper(port: int, count: int) -> list[int]:
     """Everything that waits for it, until there are `count` different messages."""
     got: list[int] = []
-    with RawClient(port, 5, timeout=20) as sleeper:
+    with RawClient(port, 5, timeout=PATIENCE_S) as sleeper:
         assert sleeper.connect("sleeper", "acme/dev1", clean=False, props=PERSISTENT).session_present
         while len(set(got)) < count:
             found = sleeper.expect(PUBLISH)

@@ -15,6 +15,7 @@ from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping
 
 from tests.support.clients.raw import RawClient, Stream
 from tests.support.hubs.hub import Hub
+from tests.support.waiting import PATIENCE_S
 
 TRANSPORTS = ("tcp", "tls", "ws", "wss")
 
@@ -92,7 +93,7 @@ class Listener:
 
     def stream(self, **web: str) -> Stream:
         """A connected stream; `web`: path and sub-protocol other than the usual ones."""
-        sock = socket.create_connection(("127.0.0.1", self.hub.ports[self.transport]), timeout=10)
+        sock = socket.create_connection(("127.0.0.1", self.hub.ports[self.transport]), timeout=PATIENCE_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.transport in ("tls", "wss"):
             context = _trust(self.hub.data_dir / "cert.pem")

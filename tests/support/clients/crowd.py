@@ -11,6 +11,8 @@ import socket
 import time
 from dataclasses import dataclass
 
+from tests.support.waiting import PATIENCE_S
+
 
 @dataclass
 class Bare:
@@ -38,7 +40,7 @@ class Crowd:
     def add(self, data: bytes = b"") -> Bare:
         """Connect and send; a hub that closes early is no error here."""
         one = Bare(socket.socket())
-        one.sock.settimeout(10)
+        one.sock.settimeout(PATIENCE_S)
         with contextlib.suppress(ConnectionResetError):  # closed before `connect` has returned
             one.sock.connect(("127.0.0.1", self.port))
         one.sock.setblocking(False)

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.support.clients.packets import packet, string
 from tests.support.hubs.hub import Hub
 
-ANSWER_S = 60.0
+ANSWER_S = 300.0
 DISCONNECT = b"\xe0\x00"
 
 

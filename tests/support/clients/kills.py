@@ -20,6 +20,7 @@ from tests.support.clients.raw import RawClient
 from tests.support.clients.subscriber import Subscriber
 from tests.support.clients.survivor import Plan
 from tests.support.hubs.hub import Hub
+from tests.support.waiting import PATIENCE_S
 
 KILLED_STARTS = 0.25
 
@@ -125,7 +126,7 @@ async def _run(
     plan = Plan(hub.ports["tcp"], ledger, random.Random(seed + 1))
     people = casting(plan, rate_per_s)
     listening = spawn(*(one.run() for one in people.subscribers))
-    if not await settle(lambda: all(one.is_subscribed.is_set() for one in people.subscribers), 20):
+    if not await settle(lambda: all(one.is_subscribed.is_set() for one in people.subscribers), PATIENCE_S):
         ledger.wrong("everybody", "not all subscribers could subscribe")
     speaking = spawn(*(one.run() for one in people.publishers))
     mean_s = seconds / kills

@@ -27,6 +27,9 @@ from tests.support.clients.packets import (
     properties,
     string,
 )
+from tests.support.waiting import PATIENCE_S
+
+KEEP_ALIVE_S = 3600  # nobody is closed for silence but who asks for it
 
 
 class ClosedError(AssertionError):
@@ -74,7 +77,12 @@ class RawClient:
     """One connection. `version`: 3, 4 or 5. `stream`: TLS, a WebSocket or a double instead of a TCP connection."""
 
     def __init__(
-        self, port: int, version: int = 4, host: str = "127.0.0.1", timeout: float = 10.0, stream: Stream | None = None
+        self,
+        port: int,
+        version: int = 4,
+        host: str = "127.0.0.1",
+        timeout: float = PATIENCE_S,
+        stream: Stream | None = None,
     ) -> None:
         self.version = version
         self.timeout = timeout
@@ -97,7 +105,7 @@ class RawClient:
         password: str | bytes | None = "secret",
         *,
         clean: bool = True,
-        keep_alive: int = 60,
+        keep_alive: int = KEEP_ALIVE_S,
         props: Properties | None = None,
         will: tuple[str, bytes, int, bool] | None = None,
         will_props: Properties | None = None,
@@ -219,7 +227,7 @@ class RawClient:
                 return taken
             self._read(deadline)
 
-    def expect_closed(self, timeout: float = 10.0) -> list[Packet]:
+    def expect_closed(self, timeout: float = PATIENCE_S) -> list[Packet]:
         """Everything until the hub closes."""
         deadline = time.monotonic() + timeout
         try:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 
 from iothub.base.units import Endpoint
+from tests.support.waiting import PATIENCE_S
 
 
 class HangingGateway:
@@ -39,7 +40,7 @@ class HangingGateway:
         self._listener.shutdown(socket.SHUT_RDWR)
         self.let_go()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(PATIENCE_S)
         for each in (self._listener, *self._connections):
             each.close()
 

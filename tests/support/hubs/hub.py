@@ -19,10 +19,11 @@ from typing import Protocol
 
 from tests.support.hubs import warm
 from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE_S
 
 IOTHUB = Path(sys.executable).parent / "iothub"
-START_TIMEOUT_S = 60.0  # of a second on a quiet machine
-COMMAND_TIMEOUT_S = 60.0
+START_TIMEOUT_S = PATIENCE_S  # of a second on a quiet machine
+COMMAND_TIMEOUT_S = PATIENCE_S
 
 
 def iothub(
@@ -126,7 +127,7 @@ class Hub:
     def start_impatiently(self) -> subprocess.CompletedProcess[str]:
         """Start with `--fail-fast`, to see it end."""
         words, environment = [*self.command(), "--fail-fast"], self.whole_environment
-        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=environment)
+        return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment)
 
     def start(self, limit_s: float = START_TIMEOUT_S) -> None:
         """Start and wait until every listener accepts."""
@@ -145,13 +146,13 @@ class Hub:
         """SIGTERM; returns the exit status."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=PATIENCE_S)
 
     def kill(self) -> None:
         """SIGKILL: no DISCONNECT, no flush."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=PATIENCE_S)
 
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None

@@ -23,6 +23,7 @@ from tests.support.clients.raw import ClosedError, RawClient
 from tests.support.hubs.datadirs import fresh_hub
 from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE_S
 
 PERSISTENT = [(0x11, 3600)]  # Session Expiry Interval
 _WINDOW = 50  # SUBSCRIBEs of one client that wait for their answers
@@ -51,7 +52,7 @@ def kafka_hub(directory: Path, kafka: Kafka, **settings: str) -> Hub:
 def readiness(hub: Hub) -> tuple[bool, str]:
     """Is it ready, and what does it say?"""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/readyz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/readyz", timeout=PATIENCE_S) as answer:
             return True, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -22,7 +22,7 @@ from tests.support.clients.clients import unique
 from tests.support.clients.packets import CONNACK, PUBLISH, Packet, Properties
 from tests.support.clients.raw import ClosedError, ConnectOptions, RawClient
 from tests.support.hubs.hub import Hub
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 DEVICES = ("dev1", "dev2")
 REFUSED_3X, REFUSED_5 = 0x80, 0x97
@@ -108,7 +108,7 @@ class Tenancy:
     def metrics(self) -> dict[str, float]:
         """All series of the tenant, by name and labels but the tenant's: `iothub_tenant_quota_used{quota="sessions"}`."""
         url = f"http://127.0.0.1:{self.harness.hub.ports['http']}/metrics/tenants?tenant={self.name}"
-        with urllib.request.urlopen(url, timeout=10) as page:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as page:
             lines = page.read().decode().splitlines()
         found = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
         return {series.replace(f'tenant="{self.name}",', ""): float(value) for series, value in found}

@@ -23,6 +23,7 @@ from tests.support.hubs.datadirs import fresh_hub
 from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
 from tests.support.servers.kafka import own_topics
+from tests.support.waiting import PATIENCE_S
 
 REGIONS = 2
 TIMEOUT_S = 3.0
@@ -89,7 +90,7 @@ def share_accounts(hub: Hub) -> None:
 
 def alarms(hub: Hub) -> set[tuple[str, str]]:
     """Name and subject of what is raised now."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/status", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/status", timeout=PATIENCE_S) as answer:
         page = json.load(answer)
     return {(alarm["name"], alarm["subject"]) for alarm in page["alarms"]}
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE_S
+
 CALLS = "fsync,fdatasync,sync_file_range,sendto,sendmsg,sendmmsg,write,writev,recvfrom,recvmsg,read,readv,pwrite64,pwritev,pwritev2"
 RECEIVING = frozenset(("recvfrom", "recvmsg", "read", "readv"))
 SENDING = frozenset(("sendto", "sendmsg", "sendmmsg", "write", "writev"))
@@ -88,5 +90,5 @@ class Tracer:
     def stop(self) -> list[Call]:
         """Let the process go on alone and read what was seen."""
         self._process.send_signal(signal.SIGINT)
-        self._process.communicate(timeout=20)
+        self._process.communicate(timeout=PATIENCE_S)
         return calls(self.trace)

@@ -1,6 +1,6 @@
 """A supervisor over children that serve nobody: `python -m tests.support.hubs.supervising DIRECTORY WORKERS`.
 
-It prints its error, and ends with its code.
+It prints its error, and ends with its code. `LOOK_S` in the environment is how often it looks at its children, `STOP_S` how long a stop may take.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from iothub.config.sections import Config, Log, Node
 from iothub.hub.from_settings import configure_log
 from iothub.hub.workers import supervised
 from iothub.hub.workers.service_manager import ServiceManager
-from tests.support.hubs.supervised_child import BEAT_S
 
 
 def main() -> int:
     place, workers = Path(sys.argv[1]), int(sys.argv[2])
     reactor = epollreactor.EPollReactor()  # type: ignore[no-untyped-call]
     installReactor(reactor)  # type: ignore[no-untyped-call]
-    supervised.BEAT_S = BEAT_S
+    supervised.BEAT_S = float(os.environ.get("LOOK_S", supervised.BEAT_S))
     from iothub.hub.workers.supervisor import Supervisor
 
     configure_log(replace(Log(), format="json"))
-    settings = replace(Config(), node=Node(workers=workers, stop_timeout_s=1.0))
+    settings = replace(Config(), node=Node(workers=workers, stop_timeout_s=float(os.environ.get("STOP_S", "60"))))
     command = [sys.executable, str(Path(__file__).parent / "supervised_child.py"), str(place)]
 
     def announce(facts: dict[str, object]) -> None:

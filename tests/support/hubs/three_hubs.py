@@ -20,6 +20,7 @@ from tests.support.clients.packets import packet, string
 from tests.support.hubs.hub import Hub
 from tests.support.hubs.sql_hub import sql_hubs
 from tests.support.servers.sql_servers import own_database
+from tests.support.waiting import PATIENCE_S
 
 ANSWER_S = 20.0
 WINDOW = 20
@@ -65,7 +66,7 @@ def hubs_with_one_ledger(directory: Path, services: Services, count: int = 3) ->
 
 def brief(hub: Hub) -> dict[str, object]:
     """What a hub says of itself over HTTP."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/status", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/status", timeout=PATIENCE_S) as answer:
         page: dict[str, object] = json.load(answer)
     return page
 

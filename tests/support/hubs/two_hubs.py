@@ -22,6 +22,7 @@ from tests.support.clients.survivor import Plan
 from tests.support.hubs.hub import Hub
 from tests.support.hubs.server_hub import Stores, server_hub, share_accounts, sister
 from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE_S
 
 UNAVAILABLE = frozenset((0x03, 0x88))  # 3.1.1, 5.0
 LOOK_S = 1.0  # until a hub has read that another one is back
@@ -86,7 +87,7 @@ async def run_pair(pair: Pair, kills: int, seconds: float, *, rate_per_s: float,
     people = pair_cast(plan, rate_per_s)
     (choosing,) = spawn(_choose(plan, pair))
     listening = spawn(*(one.run() for one in people.subscribers))
-    if not await settle(lambda: all(one.is_subscribed.is_set() for one in people.subscribers), 30):
+    if not await settle(lambda: all(one.is_subscribed.is_set() for one in people.subscribers), PATIENCE_S):
         ledger.wrong("everybody", "not all subscribers could subscribe")
     speaking = spawn(*(one.run() for one in people.publishers))
     starts = []

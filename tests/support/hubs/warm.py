@@ -47,7 +47,7 @@ _FROM_THE_START = (
     "IOTHUB_PURE_PYTHON",
     "IOTHUB_HOOKS",
 )  # what an interpreter and the twins are told before they load
-_START_S = 60.0
+_START_S = 300.0
 _REQUEST_BYTES = 1 << 20
 _CALLERS = 64
 _INPUT = 0  # of the process that forks: at its end whoever started it has gone

@@ -49,7 +49,7 @@ class Workers:
                 made.append(self._join(5, client_id, **values))
             return bool(made)
 
-        until(is_in, f"{client_id} at another worker", 20)
+        until(is_in, f"{client_id} at another worker")
         return made[0]
 
     def worker_of(self, client_id: str) -> str:

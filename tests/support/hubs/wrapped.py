@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.hubs.hub import Hub
+from tests.support.waiting import PATIENCE_S
 
 
 @dataclass
@@ -37,7 +38,7 @@ class WrappedHub(Hub):
     def stop(self) -> int:
         assert self.process is not None
         os.kill(self.pid, signal.SIGTERM)
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=PATIENCE_S)
 
 
 def in_own_mounts(script: str) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from tests.support.hubs.datadirs import fresh_hub
 from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
 from tests.support.servers.kafka import broker
+from tests.support.waiting import PATIENCE_S
 
 _PATIENCE_S = 60.0
 _RECEIVE_MAXIMUM = 0x21
@@ -84,7 +85,7 @@ def write(services: Services, topic: str, *records: tuple[dict[str, str], bytes]
     try:
         for headers, value in records:
             encoded = [(name, text.encode()) for name, text in headers.items()]
-            producer.send(topic, value, headers=encoded, partition=0).get(timeout=30)
+            producer.send(topic, value, headers=encoded, partition=0).get(timeout=PATIENCE_S)
     finally:
         producer.close(timeout=10)
 
