@@ -17,9 +17,9 @@ from tests.support.hubs.datadirs import fresh_hub
 from tests.support.hubs.hub import Hub
 from tests.support.jobs.jobs import JobHarness
 from tests.support.ports import free_port
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
-WAIT_S = 120.0  # for what takes a second on a quiet machine: the suite runs other processes beside these
+WAIT_S = PATIENCE_S
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 from ops.services.process import ServerProcess, until
 from ops.services.server import Habits
 from tests.support.stand_in import make_stand_in
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def process(tmp_path: Path) -> Iterator[ServerProcess]:
 
 def _start(process: ServerProcess, java: str, *words: str) -> int:
     process.start([java], words)
-    assert until(lambda: process.out.read_text().endswith("ready\n"), 10)
+    assert until(lambda: process.out.read_text().endswith("ready\n"), PATIENCE_S)
     return process.pid() or 0
 
 
@@ -94,20 +95,20 @@ def test_paused_process_goes_on(process: ServerProcess, java: str) -> None:
     """SIGSTOP and SIGCONT."""
     _start(process, java)
     process.pause()
-    assert until(lambda: process.state() == "paused", 5)
+    assert until(lambda: process.state() == "paused", PATIENCE_S)
 
     process.resume()
 
-    assert until(lambda: process.state() == "running", 5)
+    assert until(lambda: process.state() == "running", PATIENCE_S)
 
 
 def test_paused_process_can_be_stopped(process: ServerProcess, java: str) -> None:
     """It would not hear of SIGTERM alone."""
     _start(process, java)
     process.pause()
-    assert until(lambda: process.state() == "paused", 5)
+    assert until(lambda: process.state() == "paused", PATIENCE_S)
 
-    assert process.stop(10.0)
+    assert process.stop(PATIENCE_S)
 
 
 def test_children_are_paused_and_killed_with_it(process: ServerProcess, java: str) -> None:
@@ -115,7 +116,7 @@ def test_children_are_paused_and_killed_with_it(process: ServerProcess, java: st
     _start(process, java, "parent")
     child = int(process.out.read_text().split()[0])
     process.pause()
-    assert until(lambda: _state(child) == "T", 5)
+    assert until(lambda: _state(child) == "T", PATIENCE_S)
 
     process.kill()
 
@@ -134,7 +135,7 @@ def test_process_has_its_own_mark_and_signal(tmp_path: Path, java: str) -> None:
     process = ServerProcess("postgresql", tmp_path / "pg", Habits("--config={folder}/conf", signal.SIGUSR1))
     _start(process, java, "deaf")
 
-    assert process.stop(10.0)
+    assert process.stop(PATIENCE_S)
 
 
 def test_process_that_does_not_stop_is_killed(process: ServerProcess, java: str) -> None:

@@ -25,7 +25,7 @@ from tests.support.webhook_receiver import Receiver, receiving
 
 SECRET = b"s" * 32
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
-DELIVERY = Delivery(networks=LOOPBACK, timeout_s=5.0, give_up_s=3600.0, queue_bytes=100_000)
+DELIVERY = Delivery(networks=LOOPBACK, timeout_s=60.0, give_up_s=3600.0, queue_bytes=100_000)
 BODY = b'{"v":1,"event":"client/connected"}'
 
 
@@ -270,7 +270,7 @@ def test_names_that_hang_delay_no_other_tenant_and_no_end(
 
     def look_up(host: str, *arguments: Any, **options: Any) -> Any:
         if host == "slow.example":
-            answered.wait(30)
+            answered.wait(PATIENCE_S)
         return real("127.0.0.1" if host == "slow.example" else host, *arguments, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)

@@ -38,7 +38,7 @@ class Bench:
 
     def client(self) -> tuple[socket.socket, EchoConnection]:
         client = socket.socket(socket.AF_UNIX)
-        client.settimeout(5)
+        client.settimeout(300)
         client.connect(self._path)
         self.clients.append(client)
         self.turn()
