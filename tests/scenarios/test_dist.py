@@ -34,7 +34,7 @@ VERSION = setup()["metadata"]["version"]
 CLEAN = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "IOTHUB_PURE_PYTHON")}
 
 
-def _run(*words: object, stdin: str | None = None, timeout_s: float = 60) -> str:
+def _run(*words: object, stdin: str | None = None, timeout_s: float = PATIENCE_S) -> str:
     """Run a command that must succeed; returns what it prints."""
     command = [str(word) for word in words]
     done = subprocess.run(
@@ -118,6 +118,6 @@ def test_wheel_in_an_empty_environment_is_a_hub(dist: Path, tmp_path: Path) -> N
     with _hub(iothub, data_dir, port):
         client = ("-h", "127.0.0.1", "-p", port, "-u", "acme/dev1", "-P", "secret", "-q", 1)
         _run("mosquitto_pub", *client, "-r", "-t", "room/temperature", "-m", "21.5")
-        heard = _run("mosquitto_sub", *client, "-t", "room/#", "-v", "-C", 1, "-W", 20)
+        heard = _run("mosquitto_sub", *client, "-t", "room/#", "-v", "-C", 1, "-W", int(PATIENCE_S))
 
     assert heard == "room/temperature 21.5\n"

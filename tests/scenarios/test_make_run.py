@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hubs.hub import CALM
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
@@ -34,6 +35,7 @@ def demo(data_dir: Path, port: int, workers: int = 1) -> Iterator[list[str]]:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
+            env=CALM | os.environ,
         )
     assert running.stdout is not None
     try:
@@ -54,7 +56,7 @@ def demo(data_dir: Path, port: int, workers: int = 1) -> Iterator[list[str]]:
 
 def received(line: str, count: int) -> list[str]:
     """What the printed mosquitto_sub shows; `-C` only makes it end."""
-    words = [*shlex.split(line), "-C", str(count), "-W", "20"]
+    words = [*shlex.split(line), "-C", str(count), "-W", str(TIMEOUT_S)]
     return subprocess.run(words, text=True, capture_output=True, check=True, timeout=TIMEOUT_S).stdout.splitlines()
 
 

@@ -15,6 +15,7 @@ from tests.support.hubs.hub import Hub
 
 VERSIONS = pytest.mark.parametrize("version", ["311", "5"])
 TIMEOUT_S = 300  # only what hangs comes to it
+PATIENCE = str(TIMEOUT_S)
 
 
 class Mosquitto:
@@ -60,10 +61,12 @@ def test_offline_console_gets_every_reading_in_order(mosquitto: Mosquitto, qos: 
 
     mosquitto.run("pub", "sensor", "-q", qos, "-t", f"{topic}/temperature", "-l", given="\n".join(readings) + "\n")
 
-    got = mosquitto.run("sub", "console", *console, "-q", qos, "-t", f"{topic}/#", "-C", "100", "-W", "20")
+    got = mosquitto.run("sub", "console", *console, "-q", qos, "-t", f"{topic}/#", "-C", "100", "-W", PATIENCE)
     assert got.split() == readings
     mosquitto.run("pub", "sensor", "-q", qos, "-t", f"{topic}/end", "-m", "end")
-    assert mosquitto.run("sub", "console", *console, "-q", qos, "-t", f"{topic}/#", "-C", "1", "-W", "20") == "end\n"
+    assert (
+        mosquitto.run("sub", "console", *console, "-q", qos, "-t", f"{topic}/#", "-C", "1", "-W", PATIENCE) == "end\n"
+    )
 
 
 def test_interrupted_console_goes_on_where_it_was(hub: Hub, program: Callable[[str], str]) -> None:
@@ -78,7 +81,7 @@ def test_interrupted_console_goes_on_where_it_was(hub: Hub, program: Callable[[s
     seen: list[int] = []
 
     while not seen or seen[-1] != 11:
-        seen += [int(word) for word in mosquitto.run("sub", "console", *words, "-C", "3", "-W", "20").split()]
+        seen += [int(word) for word in mosquitto.run("sub", "console", *words, "-C", "3", "-W", PATIENCE).split()]
 
     assert list(dict.fromkeys(seen)) == list(range(12))
     assert seen == sorted(seen)
@@ -87,7 +90,7 @@ def test_interrupted_console_goes_on_where_it_was(hub: Hub, program: Callable[[s
 def test_retained_state_is_there_for_newcomers_until_it_is_removed(mosquitto: Mosquitto) -> None:
     """`mosquitto_pub -r`, a newcomer, a new value, a newcomer, `-n -r`."""
     topic = unique("lamp")
-    newcomer = ["-t", topic, "-q", "1", "-C", "1", "-W", "20", "-F", "%r %q %p"]
+    newcomer = ["-t", topic, "-q", "1", "-C", "1", "-W", PATIENCE, "-F", "%r %q %p"]
     for value in ("on", "off"):
         mosquitto.run("pub", "light", "-q", "1", "-r", "-t", topic, "-m", value)
         assert mosquitto.run("sub", "console", *newcomer) == f"1 1 {value}\n"
@@ -95,7 +98,7 @@ def test_retained_state_is_there_for_newcomers_until_it_is_removed(mosquitto: Mo
     mosquitto.run("pub", "light", "-q", "1", "-r", "-t", topic, "-n")
     mosquitto.run("pub", "light", "-q", "1", "-r", "-t", f"{topic}/fence", "-m", "fence")
 
-    assert mosquitto.run("sub", "console", "-t", f"{topic}/#", "-q", "1", "-C", "1", "-W", "20") == "fence\n"
+    assert mosquitto.run("sub", "console", "-t", f"{topic}/#", "-q", "1", "-C", "1", "-W", PATIENCE) == "fence\n"
 
 
 def test_a_killed_light_is_reported_by_its_will(mosquitto: Mosquitto) -> None:
@@ -112,9 +115,9 @@ def test_a_killed_light_is_reported_by_its_will(mosquitto: Mosquitto) -> None:
     light.wait()
     light.stdout.close()
 
-    heard = mosquitto.run("sub", "console", *console, "-q", "1", "-t", f"{topic}/state", "-C", "1", "-W", "20")
+    heard = mosquitto.run("sub", "console", *console, "-q", "1", "-t", f"{topic}/state", "-C", "1", "-W", PATIENCE)
     assert heard == "gone\n"
-    newcomer = mosquitto.run("sub", "sensor", "-t", f"{topic}/state", "-C", "1", "-W", "20", "-F", "%r %p")
+    newcomer = mosquitto.run("sub", "sensor", "-t", f"{topic}/state", "-C", "1", "-W", PATIENCE, "-F", "%r %p")
     assert newcomer == "1 gone\n"
 
 
@@ -125,7 +128,7 @@ def test_readings_travel_over_tls(mosquitto: Mosquitto) -> None:
     mosquitto.run("sub", "console", *console, *trust, "-q", "1", "-t", topic, "-E")
     mosquitto.run("pub", "sensor", *trust, "-q", "1", "-t", topic, "-m", "21.5")
 
-    got = mosquitto.run("sub", "console", *console, *trust, "-q", "1", "-t", topic, "-C", "1", "-W", "20")
+    got = mosquitto.run("sub", "console", *console, *trust, "-q", "1", "-t", topic, "-C", "1", "-W", PATIENCE)
 
     assert got == "21.5\n"
 
@@ -141,7 +144,7 @@ def test_properties_arrive_as_they_were_sent(hub: Hub, program: Callable[[str], 
     mosquitto.run("pub", "sensor", "-q", "1", "-t", topic, "-m", "x", *sent)
 
     form = "%p|%C|%R|%D|%P"
-    got = mosquitto.run("sub", "console", *console, "-q", "1", "-t", topic, "-C", "1", "-W", "20", "-F", form)
+    got = mosquitto.run("sub", "console", *console, "-q", "1", "-t", topic, "-C", "1", "-W", PATIENCE, "-F", form)
 
     assert got == "x|text/plain|reply|42|b:1 a:2\n"
 

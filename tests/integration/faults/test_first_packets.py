@@ -34,11 +34,7 @@ TLS = bytes.fromhex("16030100c8010000c403035a") + b"\x5a" * 196
 
 
 def started(place: Path, connect_timeout_s: float) -> Hub:
-    settings = {
-        "mqtt__connect_timeout": f"{connect_timeout_s:g}s",
-        "alarms__reactor_lag": "1m",
-    }  # a busy machine is no stranger's doing
-    hub = fresh_hub(place, **settings)
+    hub = fresh_hub(place, mqtt__connect_timeout=f"{connect_timeout_s:g}s")
     hub.start()
     return hub
 
