@@ -21,7 +21,7 @@ from tests.support.hubs import warm
 from tests.support.ports import free_port
 
 PORTS = ("1883", "1884", "8883", "8083", "8084", "8080", "8081")
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 300.0
 BLOCK_TIMEOUT_S = 300.0
 NODE_MODULES = (
     Path(__file__).parents[1] / "scenarios" / "node_modules"
@@ -81,7 +81,7 @@ class Walk:
         if hub is None:
             return
         os.killpg(hub.pid, signal.SIGTERM)
-        code = hub.wait(60)
+        code = hub.wait(300)
         assert code == 0, f"serve ended with {code}: {self._log()}"
 
     def _type(self, text: str, expected: int) -> None:

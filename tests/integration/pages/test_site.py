@@ -19,7 +19,7 @@ FOREIGN = re.compile(r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=\"?(?:ht
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site") / "made"
     done = subprocess.run(
-        [sys.executable, ROOT / "docs/build.py", folder], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, ROOT / "docs/build.py", folder], capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
