@@ -73,7 +73,7 @@ fi
 
 if [ "${1:-}" = --nightly ]; then
     [ -n "$has_servers" ] && servers=tests/services || servers=
-    larger="tests/integration/spark tests/integration/faults tests/unit/spark tests/property tests/simulation/test_queued.py"  # more events, kinds, examples and schedules than by day
+    larger="tests/integration/spark tests/integration/faults tests/integration/quota/test_rates.py tests/unit/spark tests/property tests/simulation/test_queued.py"  # more events, kinds, examples and schedules than by day
     IOTHUB_NIGHTLY=1 exec $bin/python -m pytest -q tests/nightly $larger $servers
 fi
 

