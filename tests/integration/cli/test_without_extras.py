@@ -35,7 +35,7 @@ def plain(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", _PLAIN, *words],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
         env={**os.environ, **settings},
     )

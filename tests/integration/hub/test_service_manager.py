@@ -15,7 +15,7 @@ from tests.support.hubs.hub import Hub
 @pytest.fixture
 def systemd(tmp_path: Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.settimeout(30)
+        listening.settimeout(300)
         listening.bind(str(tmp_path / "notify"))
         yield listening
 

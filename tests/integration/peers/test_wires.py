@@ -289,7 +289,7 @@ def test_dials_that_are_ended_leave_nothing_open(peer: MakePeer, authority: Auth
         accepted, _ = silent.accept()
         one.until(lambda: one.dialler._dials)
         one.thread.call(one.dialler.close)
-        accepted.settimeout(10)
+        accepted.settimeout(300)
         while _received(accepted):
             pass
         accepted.close()
