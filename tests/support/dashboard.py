@@ -98,6 +98,14 @@ class Dashboard:
             self._process.kill()
             self._process.wait()
             raise
+        self._rest = httpx.Client(
+            base_url=self.base + _API,
+            headers={"Authorization": f"Bearer {self.key}"},
+            timeout=PATIENCE_S,
+            limits=httpx.Limits(max_keepalive_connections=0),  # the server may close one at any moment
+            trust_env=False,
+            verify=False,  # it would read every authority, and nothing here is https
+        )
         self._contexts: dict[str, BrowserContext] = {}
         self._pages: list[Page] = []
 
@@ -167,24 +175,17 @@ class Dashboard:
 
     def __call__(self, method: str, path: str, body: object = None, *, status: int = 0) -> Any:
         """Ask REST as a platform administrator."""
-        answer = httpx.request(
-            method,
-            self.base + _API + path,
-            json=body,
-            headers={"Authorization": f"Bearer {self.key}"},
-            timeout=PATIENCE_S,
-            trust_env=False,
-        )
+        answer = self._rest.request(method, path, json=body)
         assert answer.status_code == status or (not status and answer.is_success), answer.text
         return answer.json() if answer.content else None
 
     def import_devices(self, tenant: str, text: str) -> None:
         """Create many devices of CSV at once."""
-        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "text/csv"}
-        path = f"{self.base}{_API}/tenants/{tenant}/devices:import"
-        httpx.post(path, content=text, headers=headers, timeout=PATIENCE_S, trust_env=False).raise_for_status()
+        path, headers = f"/tenants/{tenant}/devices:import", {"Content-Type": "text/csv"}
+        self._rest.post(path, content=text, headers=headers).raise_for_status()
 
     def stop(self) -> None:
+        self._rest.close()
         self._process.send_signal(signal.SIGTERM)
         assert self._process.wait(PATIENCE_S) == 0
 

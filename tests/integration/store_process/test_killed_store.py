@@ -102,7 +102,7 @@ def test_killed_store_process_loses_nothing_and_doubles_nothing(tmp_path: Path) 
         time.sleep(chance.uniform(0.0, 0.1))
         assert ended(store, signal.SIGKILL) == -signal.SIGKILL
         store = started(tmp_path)
-    outputs = [worker.communicate(timeout=120)[0] for worker in workers]
+    outputs = [worker.communicate(timeout=600)[0] for worker in workers]
     outputs[0] = first + outputs[0]
     assert [worker.returncode for worker in workers] == [0, 0], seed
 
