@@ -136,9 +136,7 @@ def test_enter_deletes_once_the_typed_name_is_right(served: Dashboard) -> None:
         page.keyboard.press("Enter")
 
     assert page.url.endswith("/tenants")
-    until(
-        lambda: "gone" not in {row["name"] for row in served("GET", "/tenants")["items"]}, "the tenant is deleted", 30
-    )
+    until(lambda: "gone" not in {row["name"] for row in served("GET", "/tenants")["items"]}, "the tenant is deleted")
 
 
 def test_form_is_filled_in_and_sent(served: Dashboard) -> None:

@@ -135,7 +135,6 @@ def test_a_private_address_is_not_connected_to(make: Callable[..., Scenario], re
             {a.webhook_id for a in scenario.deliverer.take_attempts()} == {1, 2} or scenario.count(Result.FAILED) > 3
         ),
         "both failed",
-        20,
     )
 
     assert receiver.received == []
