@@ -154,7 +154,7 @@ def test_import_contracts_hold() -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=600,
         check=False,
     )
 

@@ -58,7 +58,7 @@ def _output(program: str, argument: object, *, is_plain: bool) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr
