@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from argon2 import PasswordHasher, Type
 
 from iothub_services.auth import secrets
+from tests.support.in_process.compiled_sql import compiled_once
 
 _QUICK_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1, type=Type.ID)
 
@@ -19,3 +22,9 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def _quick_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hash that takes 40 ms proves nothing here; `tests/unit/auth` has the real one."""
     monkeypatch.setattr(secrets, "_ARGON2", _QUICK_HASHER)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _statements_are_compiled_once() -> Iterator[None]:
+    with compiled_once():
+        yield
