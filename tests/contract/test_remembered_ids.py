@@ -19,7 +19,7 @@ from iothub_services.sqlite.database import open_database
 from tests.support.servers.lossy_queues import OnHBase, OnRedis, Server
 
 READER, PUBLISHER, OTHER = 1, 2, 3
-MESSAGES, BATCH = 10_000, 100
+MESSAGES, BATCH = 2_000, 100
 
 Remembered = Callable[[], int]
 
@@ -45,7 +45,7 @@ def queues(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[QueueStore, 
 
 
 def test_what_is_remembered_does_not_grow_with_the_messages(queues: tuple[QueueStore, Remembered]) -> None:
-    """10,000 messages of a persistent publisher, acknowledged on both sides: the ids of one batch are left at most."""
+    """2,000 messages of a persistent publisher, acknowledged on both sides: the ids of one batch are left at most."""
     store, remembered = queues
     reader, publisher = made(store, READER), made(store, PUBLISHER)
     most = 0
