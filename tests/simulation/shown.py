@@ -14,6 +14,9 @@ from unittest import mock
 
 from tests.simulation.suites import fault_of, plan_of
 
+BY_DAY = range(60)
+"""Schedules of a suite without a mutant. Each one that shows a broken rule is run with its mutant, too; by night there are 100,000 others."""
+
 # Of a suite and a mutant; what shows in one of the first ten has none.
 SHOWN_BY: dict[str, dict[str, int]] = {
     "directory": {
