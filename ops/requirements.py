@@ -1,4 +1,4 @@
-"""Print the requirements of one extra of setup.cfg, one a line: `make test` adds them without building the package again."""
+"""Print the requirements of extras of setup.cfg, one a line: they are added to an installation without compiling it again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from configparser import ConfigParser
 def main() -> None:
     setup = ConfigParser()
     setup.read("setup.cfg")
-    sys.stdout.write(setup["options.extras_require"][sys.argv[1]].strip().replace(";", "\n") + "\n")
+    for extra in sys.argv[1:]:
+        sys.stdout.write(setup["options.extras_require"][extra].strip().replace(";", "\n") + "\n")
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ cdef class Poller:
     cpdef bint wait(self, double until) except -1:
         """Wait for sockets, and serve those that are ready.
 
-        True: whoever owns the reactor has something to do: that Unix time has come, its descriptor is ready, or the turn was too short for all
+        True: whoever owns the reactor has something to do: that monotonic time has come, its descriptor is ready, or the turn was too short for all
         that is. A signal ends the wait, too, so that its handler is called. Raises OSError: there is nothing to wait for any more.
         """
         cdef Sockets sockets = self.sockets
@@ -130,14 +130,14 @@ cdef class Poller:
         if sockets.is_busy or sockets.epoll_fd < 0:
             return True
         if self.event_at >= self.event_count:
-            left = min(until - unix_time(), LONGEST_WAIT_S)
+            left = min(until - monotonic(), LONGEST_WAIT_S)
             timeout_ms = <int> ceil(left * 1000.0) if left > 0.0 else 0
             with nogil:
                 count = epoll_wait(sockets.epoll_fd, self.events, BATCH_EVENTS, timeout_ms)
             if count < 0 and errno != EINTR:
                 raise OSError(errno, "epoll_wait failed")
             if count <= 0:
-                return count == 0 and unix_time() >= until
+                return count == 0 and monotonic() >= until
             self.event_at = 0
             self.event_count = count
             self.event_total += count
@@ -148,7 +148,7 @@ cdef class Poller:
             self.has_handled = True
         self.is_other_ready = False
         self.turn(monotonic() + TURN_S)
-        return self.is_other_ready or self.is_cut_short or unix_time() >= until
+        return self.is_other_ready or self.is_cut_short or monotonic() >= until
 
     cdef bint take_others_alone(self):
         """Take what was reported if it is the other descriptor alone; False: it is not."""

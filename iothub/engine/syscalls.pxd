@@ -1,7 +1,7 @@
 # The system calls of the poller: epoll, sockets, the clocks. Declarations and thin C, no logic.
 
 from libc.stdint cimport uint32_t, uint64_t
-from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 
 cdef extern from "<sys/epoll.h>" nogil:
@@ -90,10 +90,4 @@ cdef extern from *:
 cdef inline double monotonic() noexcept:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)
-    return now.tv_sec + now.tv_nsec * 1e-9
-
-
-cdef inline double unix_time() noexcept:
-    cdef timespec now
-    clock_gettime(CLOCK_REALTIME, &now)
     return now.tv_sec + now.tv_nsec * 1e-9

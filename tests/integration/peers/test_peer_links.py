@@ -485,7 +485,7 @@ def test_hub_that_is_gone_has_an_alarm_that_says_why(make: Callable[..., Hub]) -
     (alarm,) = one.alarms.active()
     assert (alarm.name.word, alarm.detail) == (
         "peer_expelled",
-        "node 3 declared it gone: both live, and the link between the two was down",
+        "node 3 declared it gone: both live, and for 5 s no link between the two worked: a cut network, or one of them stood still",
     )
     one.links.judge_gone([replace(row, gone_by=2, gone_why="left")])
 

@@ -66,8 +66,8 @@ class Plane(Reader, PlaneReader):
             self.epoll.register(each, select.EPOLLIN)
 
     def wait(self, until: float) -> bool:
-        numbers = {number for number, _ in self.epoll.poll(min(max(0.0, until - time.time()), 5.0))}
-        self.overslept |= not numbers and time.time() < until
+        numbers = {number for number, _ in self.epoll.poll(min(max(0.0, until - time.monotonic()), 5.0))}
+        self.overslept |= not numbers and time.monotonic() < until
         if self.fileno() in numbers:
             self.doRead()
         return numbers != {self.fileno()}
