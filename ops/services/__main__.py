@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     ):
         verbs.add_parser(verb, help=sentence).add_argument("name", choices=NAMES)
     tool = verbs.add_parser("java", help="run a Java class from a server's jars with its settings")
+    tool.add_argument("--apart", action="store_true", help="in a JVM of its own, although HBase's would do it")
     tool.add_argument("name", choices=NAMES)
     tool.add_argument("main", nargs=argparse.REMAINDER, metavar="CLASS [ARGUMENT...]")
     verbs.add_parser("status", help="show what runs; exit code 0 if all but the gateway run, else 7")
@@ -85,7 +86,7 @@ def _run(options: argparse.Namespace) -> int:
     elif verb == "log":
         _say(services.log_tail(options.name))
     elif verb == "java":
-        return services.java(options.name, *options.main)
+        return services.java(options.name, *options.main, is_apart=options.apart)
     elif verb == "fetch":
         services.fetch()
     elif verb == "wipe":

@@ -8,13 +8,16 @@ from __future__ import annotations
 import fcntl
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import TextIO
 
+from ops.services import admin_socket
 from ops.services.errors import ServicesError
 from ops.services.hub_settings import write_hub_settings
 from ops.services.places import HOST, Places, Ports, places_here, ports_here
@@ -132,14 +135,23 @@ class Services:
         if not self._process(name).resume():
             raise ServicesError(f"{name} cannot be resumed: it does not run")
 
-    def java(self, name: str, *main: str) -> int:
-        """Run one of a server's own tools on its settings, with our input and output; returns its exit code."""
+    def java(self, name: str, *main: str, is_apart: bool = False) -> int:
+        """Run one of a server's own tools on its settings, with our input and output; returns its exit code.
+
+        Our own programs run inside HBase's JVM while there is one, unless `is_apart` wants a JVM for this alone.
+        """
         server = self._describe(name)
         if not server.tool:
             raise ServicesError(f"{name} is not written in Java; its own programs are on the PATH")
         folder = self.places.of(name)
         if not (folder / "fingerprint").exists():
             raise ServicesError(f"{name} has never been started here; start it first: make services")
+        if name == "hbase" and main and main[0] in admin_socket.PROGRAMS and not is_apart:
+            done = admin_socket.run_inside(folder, main, _input() if main[0] == admin_socket.READING else b"")
+            if done is not None:
+                _write(sys.stdout, done.out)
+                _write(sys.stderr, done.err)
+                return done.code
         beside = ("-Xmx256m", f"-Diothub.log={folder / 'tool.txt'}")  # the last of two wins
         return subprocess.run([*server.tool, *beside, *main], cwd=folder, check=False).returncode
 
@@ -274,6 +286,15 @@ class _StartedWith:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         self._digest.write_text(server.fingerprint())
+
+
+def _input() -> bytes:
+    return sys.stdin.buffer.read()
+
+
+def _write(stream: TextIO, text: bytes) -> None:
+    stream.write(text.decode(errors="replace"))
+    stream.flush()
 
 
 def _locked(descriptor: int) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from iothub.base.errors import ConflictError
+from iothub.base.errors import BackendError, ConflictError
 from iothub.base.units import Endpoint
 from iothub.cli.main import run
 from iothub.records import keys
@@ -19,7 +22,7 @@ from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.pages import pages
 from iothub_services.hbase.table_admin import TableAdmin
 from iothub_services.hbase.tables import layouts
-from ops.services.places import HOST
+from ops.services.places import HOST, ROOT
 from ops.services.services import Services
 from tests.support.hbase.own_tables import drop_tables
 
@@ -86,6 +89,32 @@ def test_other_layout_is_refused_and_left_alone(admin: TableAdmin, caller: Direc
         admin.create(layouts(namespace, 2 * REGIONS)[:2])
 
     assert [status.state for status in table_status(caller, wanted)] == [TableState.OK, TableState.MISSING]
+
+
+@pytest.fixture
+def apart(services: Services, tmp_path: Path) -> Path:
+    """A program that runs classes in a JVM of their own, as HBase's own `hbase` does; what `make services` writes asks the server's."""
+    program = tmp_path / "hbase-java"
+    words = [sys.executable, "-m", "ops.services", "--dir", str(services.places.folder), "java", "--apart", "hbase"]
+    program.write_text(f'#!/bin/sh\ncd {shlex.quote(str(ROOT))} && exec {shlex.join(words)} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+def test_tables_are_made_by_a_program_of_its_own(apart: Path, caller: DirectCaller, namespace: str) -> None:
+    """On HBase's class path and settings, as on an operator's machine; with settings that the gateway cannot give."""
+    wanted = layouts(namespace, REGIONS)[:1]
+
+    assert TableAdmin(apart).create(wanted) == [wanted[0].name]
+    assert {status.state for status in table_status(caller, wanted)} == {TableState.OK}
+
+
+def test_region_that_cannot_be_is_refused_in_words(admin: TableAdmin, namespace: str) -> None:
+    """By HBase, and told with the program's exit code."""
+    (first, *_) = layouts(namespace, REGIONS)
+
+    with pytest.raises(BackendError, match=r"HBase's tables: TableAdmin: .*split"):
+        admin.create([replace(first, splits=(b"a", b"a"))])
 
 
 def test_command_creates_and_shows(

@@ -1,6 +1,7 @@
 package iothub.hbase.admin;
 
 import java.io.IOException;
+import java.io.PrintStream;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
@@ -19,6 +20,14 @@ public final class RegionAdmin {
 
   /** Takes a verb, a table, and how often. */
   public static void main(String[] args) {
+    int code = run(args, System.err);
+    if (code != 0) {
+      System.exit(code);
+    }
+  }
+
+  /** Does what {@code main} does, and returns the exit code. */
+  public static int run(String[] args, PrintStream err) {
     try (Connection connection = ConnectionFactory.createConnection(HBaseConfiguration.create()); Admin admin = connection.getAdmin()) {
       if (args.length == 3 && args[0].equals("reopen")) {
         for (int times = Integer.parseInt(args[2]); times > 0; times--) {
@@ -29,10 +38,11 @@ public final class RegionAdmin {
       } else {
         throw new IllegalArgumentException("expected: reopen NAME TIMES, or: flush NAME");
       }
+      return 0;
     } catch (IOException | RuntimeException e) {
       String text = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
-      System.err.println("RegionAdmin: " + e.getClass().getSimpleName() + ": " + text);
-      System.exit(1);
+      err.println("RegionAdmin: " + e.getClass().getSimpleName() + ": " + text);
+      return 1;
     }
   }
 

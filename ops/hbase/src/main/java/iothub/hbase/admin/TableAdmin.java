@@ -2,6 +2,7 @@ package iothub.hbase.admin;
 
 import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
@@ -43,28 +44,43 @@ import org.apache.hadoop.hbase.util.Bytes;
  */
 public final class TableAdmin {
   private static final long CREATION_S = 240; // of one table; the program that runs this waits for five minutes
-  private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
 
-  private TableAdmin() {}
+  private final Admin admin;
+  private final PrintStream out;
+
+  private TableAdmin(Admin admin, PrintStream out) {
+    this.admin = admin;
+    this.out = out;
+  }
 
   /** Takes a verb and its arguments. */
   public static void main(String[] args) {
-    try (Connection connection = ConnectionFactory.createConnection(HBaseConfiguration.create()); Admin admin = connection.getAdmin()) {
-      if (args.length == 1 && args[0].equals("create")) {
-        create(admin, read());
-      } else {
-        throw new IllegalArgumentException("expected: create");
-      }
-      OUT.flush();
-    } catch (IOException | RuntimeException e) {
-      OUT.flush();
-      String text = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
-      System.err.println("TableAdmin: " + e.getClass().getSimpleName() + ": " + text);
-      System.exit(1);
+    PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+    int code = run(args, System.in, out, System.err);
+    if (code != 0) {
+      System.exit(code);
     }
   }
 
-  private static void create(Admin admin, List<Wanted> all) throws IOException {
+  /** Does what {@code main} does with the input and the output of the process, and returns the exit code. */
+  public static int run(String[] args, InputStream in, PrintStream out, PrintStream err) {
+    try (Connection connection = ConnectionFactory.createConnection(HBaseConfiguration.create()); Admin admin = connection.getAdmin()) {
+      if (args.length == 1 && args[0].equals("create")) {
+        new TableAdmin(admin, out).create(read(in));
+      } else {
+        throw new IllegalArgumentException("expected: create");
+      }
+      return 0;
+    } catch (IOException | RuntimeException e) {
+      String text = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
+      err.println("TableAdmin: " + e.getClass().getSimpleName() + ": " + text);
+      return 1;
+    } finally {
+      out.flush();
+    }
+  }
+
+  private void create(List<Wanted> all) throws IOException {
     List<TableDescriptor> there = new ArrayList<>();
     for (Wanted wanted : all) {
       if (admin.tableExists(wanted.name)) {
@@ -72,18 +88,18 @@ public final class TableAdmin {
       }
     }
     for (TableDescriptor table : there) {
-      describe(admin, table);
+      describe(table);
     }
     if (there.isEmpty()) {
-      createAll(admin, all);
+      createAll(all);
     }
   }
 
   /** Makes them side by side: each takes the master's time for its regions one after the other. */
-  private static void createAll(Admin admin, List<Wanted> all) throws IOException {
+  private void createAll(List<Wanted> all) throws IOException {
     Map<TableName, Future<Void>> begun = new LinkedHashMap<>();
     for (Wanted wanted : all) {
-      createNamespace(admin, wanted.name.getNamespaceAsString());
+      createNamespace(wanted.name.getNamespaceAsString());
     }
     for (Wanted wanted : all) {
       try {
@@ -115,7 +131,7 @@ public final class TableAdmin {
     }
   }
 
-  private static void createNamespace(Admin admin, String name) throws IOException {
+  private void createNamespace(String name) throws IOException {
     List<String> known = List.of(admin.listNamespaces());
     if (!known.contains(name)) {
       try {
@@ -126,7 +142,7 @@ public final class TableAdmin {
     }
   }
 
-  private static void describe(Admin admin, TableDescriptor table) throws IOException {
+  private void describe(TableDescriptor table) throws IOException {
     print("table", table.getTableName().getNameAsString());
     table.getValues().forEach((key, value) -> print("set", key.toString(), Bytes.toString(value.copyBytes())));
     for (ColumnFamilyDescriptor family : table.getColumnFamilies()) {
@@ -140,13 +156,13 @@ public final class TableAdmin {
     }
   }
 
-  private static void print(String... words) {
-    OUT.println(String.join("\t", words));
+  private void print(String... words) {
+    out.println(String.join("\t", words));
   }
 
-  private static List<Wanted> read() throws IOException {
+  private static List<Wanted> read(InputStream in) throws IOException {
     List<Wanted> all = new ArrayList<>();
-    BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    BufferedReader lines = new BufferedReader(new InputStreamReader(in, StandardCharsets.UTF_8));
     for (String line : lines.lines().collect(Collectors.toList())) {
       String[] words = line.split("\t", -1);
       if (words[0].equals("table") && words.length == 2) {

@@ -18,7 +18,8 @@ import org.slf4j.LoggerFactory;
  * ZooKeeper, one master, one region server and the Thrift 1 gateway in one JVM, on a folder of the local file system.
  *
  * <p>Everything comes from {@code hbase-site.xml} on the class path, whose {@code ${iothub.*}} are system properties of this JVM: one file serves any
- * folder and any ports. Ends with code 1 as soon as one of the parts has ended: half a server would answer nothing and never be started again.
+ * folder and any ports. {@link AdminSocket} runs our programs in it. Ends with code 1 as soon as one of the parts has ended: half a server would
+ * answer nothing and never be started again.
  */
 public final class SingleServer {
   private static final Logger LOG = LoggerFactory.getLogger(SingleServer.class);
@@ -68,6 +69,7 @@ public final class SingleServer {
     cluster.startup();
     awaitMaster();
     LOG.info("HBase is up on ZooKeeper {}; starting the gateway", conf.get(HConstants.ZOOKEEPER_CLIENT_PORT));
+    AdminSocket.open();
     watch("master", cluster.getMasters().get(0));
     watch("region server", cluster.getRegionServers().get(0));
     gateway.run(new String[0]); // until it is stopped
