@@ -28,6 +28,7 @@ from ops.services.servers import ALWAYS, NAMES, ON_DEMAND, describe, habits_of, 
 from ops.services.tools import Say, Tools, find_tools
 
 START_LIMIT_S = 180.0
+HUNG_S = 60.0  # a server that ran before and does not answer for so long does nothing any more
 STOP_LIMIT_S = 30.0
 _LOCK_LIMIT_S = 900.0
 _PROGRESS_S = 5.0
@@ -56,6 +57,7 @@ class Services:
         ports: Where they listen; those of the last start by default, or shifted by IOTHUB_SERVICES_SHIFT.
         say: Gets a line for everything that takes a while.
         within: Server -> the words before its command line that put it inside another program, such as strace.
+        on_hung: Gets the reason when `up` has to kill a server that ran and did not answer; without it, such a server is only waited for.
     """
 
     def __init__(
@@ -64,11 +66,13 @@ class Services:
         ports: Ports | None = None,
         say: Say = lambda line: None,
         within: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+        on_hung: Say | None = None,
     ) -> None:
         self.places = places or places_here()
         self.ports = ports or ports_here(self.places)
         self._say = say
         self._within = within
+        self._on_hung = on_hung
 
     # --- for everybody
 
@@ -87,10 +91,9 @@ class Services:
                     self._require_free(name, ports_of(name, self.ports))
             servers = [self._describe(name) for name in names or ALWAYS]
             self.places.shift_file.write_text(str(self.ports.shift))
+            ran = [server.name for server in servers if not self._start(server)]
             for server in servers:
-                self._start(server)
-            for server in servers:
-                self._await_answer(server)
+                self._see_answering(server, has_run=server.name in ran)
             write_hub_settings(self.places, self.ports)
 
     def fetch(self) -> None:
@@ -201,7 +204,8 @@ class Services:
                     )
             yield
 
-    def _start(self, server: Server) -> None:
+    def _start(self, server: Server) -> bool:
+        """Start it if it does not run as it should. Returns whether that was needed."""
         process = self._process(server.name)
         started = _StartedWith(self.places.of(server.name))
         state = process.state()
@@ -209,7 +213,7 @@ class Services:
             if state == "paused":
                 self._say(f"{server.name} was paused; resuming it")
                 process.resume()
-            return
+            return False
         if state != "down":
             self._say(f"{server.name} runs with old settings or an old jar; restarting it")
             self._stop(server.name)
@@ -218,6 +222,7 @@ class Services:
         server.prepare()
         self._say(f"starting {server.name} ...")
         process.start(server.command, server.arguments)
+        return True
 
     def _require_free(self, name: str, ports: Sequence[int]) -> None:
         if until(lambda: all(map(is_free, ports)), _PORT_LIMIT_S):
@@ -228,7 +233,20 @@ class Services:
             f"end that program, or choose other ports: make services SHIFT={self.ports.shift + 100}"
         )
 
-    def _await_answer(self, server: Server) -> None:
+    def _see_answering(self, server: Server, *, has_run: bool) -> None:
+        """Wait for its answer; one that ran before and says nothing is ended as by a crash, and started on its data."""
+        if not has_run or self._on_hung is None:
+            self._await_answer(server, START_LIMIT_S)
+            return
+        try:
+            self._await_answer(server, HUNG_S)
+        except ServicesError as error:
+            self._on_hung(f"{server.name} ran before and was killed: {error}")
+            self.kill(server.name)
+            self._start(server)
+            self._await_answer(server, START_LIMIT_S)
+
+    def _await_answer(self, server: Server, limit_s: float) -> None:
         process = self._process(server.name)
         began = time.monotonic()
         said = began
@@ -243,9 +261,9 @@ class Services:
                 raise ServicesError(
                     f"{server.name} stopped during its start; the end of its log:\n{self.log_tail(server.name)}"
                 )
-            if now - began > START_LIMIT_S:
+            if now - began > limit_s:
                 raise ServicesError(
-                    f"{server.name} did not answer within {START_LIMIT_S:.0f} s ({reason}); the end of its log:\n{self.log_tail(server.name)}"
+                    f"{server.name} did not answer within {limit_s:.0f} s ({reason}); the end of its log:\n{self.log_tail(server.name)}"
                 )
             if now - said > _PROGRESS_S:
                 said = now

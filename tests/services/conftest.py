@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
@@ -20,11 +20,56 @@ from tests.support.hbase.hbase_tables import caller, fresh_tables
 from tests.support.hbase.own_tables import drop_tables
 from tests.support.servers.kafka import create_topic, delete_topic, own_topics
 
+_REPLACED = pytest.StashKey[list[str]]()
+_ANSWERING = pytest.StashKey["_Answering"]()
+
+
+class _Answering:
+    """Sees to it that servers answer. The process that answered last is not asked again until a test has failed.
+
+    HBase's answer is one of every region of every table, which takes a while. A server that ran and does not answer is replaced: the test that
+    hurt it has failed, and those behind it must not wait for it one after the other.
+    """
+
+    def __init__(self, servers: Services) -> None:
+        self._servers = servers
+        self._last: dict[str, int | None] = {}
+
+    def see(self, *names: str) -> Services:
+        running = self._running()
+        if any(running.get(name) is None or running[name] != self._last.get(name) for name in names):
+            self._servers.up(*names)
+            running = self._running()
+            self._last.update({name: running.get(name) for name in names})
+        return self._servers
+
+    def forget(self) -> None:
+        """Ask all of them before the next test."""
+        self._last.clear()
+
+    def _running(self) -> dict[str, int | None]:
+        return {report.name: report.pid for report in self._servers.reports() if report.state == "running"}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and _ANSWERING in item.config.stash:
+        item.config.stash[_ANSWERING].forget()
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for reason in config.stash.get(_REPLACED, []):
+        terminalreporter.write_line(f"SERVER REPLACED  {reason}", red=True)
+
 
 @pytest.fixture(scope="session")
-def _set() -> Iterator[Services]:
+def _set(pytestconfig: pytest.Config) -> Iterator[Services]:
     """Those that the tests have started are stopped after them; those that ran already go on."""
-    servers = _chosen()
+    servers = _chosen(pytestconfig.stash.setdefault(_REPLACED, []).append)
     before = {report.name for report in servers.reports() if report.state != "down"}
     yield servers
     for name in reversed(ALWAYS):
@@ -33,97 +78,69 @@ def _set() -> Iterator[Services]:
 
 
 @pytest.fixture(scope="session")
-def _servers(_set: Services) -> Services:
+def _answering(_set: Services, pytestconfig: pytest.Config) -> _Answering:
+    return pytestconfig.stash.setdefault(_ANSWERING, _Answering(_set))
+
+
+@pytest.fixture(scope="session")
+def _servers(_answering: _Answering) -> Services:
     """All of them."""
-    _set.up()
-    return _set
+    return _answering.see(*ALWAYS)
 
 
 @pytest.fixture
-def redis_server(_set: Services) -> Services:
-    """Redis, up, whatever the test before has done to it; the others need not be."""
-    return _up(_set, "redis")
+def services(_answering: _Answering) -> Services:
+    """Return the servers, all of them up, whatever the test before has done to them."""
+    return _answering.see(*ALWAYS)
 
 
 @pytest.fixture
-def mariadb(_set: Services) -> Services:
-    """MariaDB, as above."""
-    return _up(_set, "mariadb")
+def broker_alone(_answering: _Answering) -> Services:
+    """Kafka, as above; the others need not be."""
+    return _answering.see("kafka")
 
 
 @pytest.fixture
-def postgresql(_set: Services) -> Services:
-    """PostgreSQL, as above."""
-    return _up(_set, "postgresql")
+def redis_server(_answering: _Answering) -> Services:
+    return _answering.see("redis")
 
 
-def _up(servers: Services, name: str) -> Services:
-    if next(report.state for report in servers.reports() if report.name == name) != "running":
-        servers.up(name)
-    return servers
+@pytest.fixture
+def mariadb(_answering: _Answering) -> Services:
+    return _answering.see("mariadb")
 
 
-def _chosen() -> Services:
+@pytest.fixture
+def postgresql(_answering: _Answering) -> Services:
+    return _answering.see("postgresql")
+
+
+def _chosen(on_hung: Callable[[str], None]) -> Services:
     """Return the set of this folder; if another program has its ports, one with the next that are free: another set is tested, too."""
-    servers = Services(say=print)
+    servers = Services(say=print, on_hung=on_hung)
     if any(report.state != "down" for report in servers.reports()):
         return servers
     shifts = range(servers.ports.shift, servers.ports.shift + 1_000, 100)
     free = (
         ports for ports in map(Ports, shifts) if all(is_free(port) for name in NAMES for port in ports_of(name, ports))
     )
-    return Services(ports=next(free, servers.ports), say=print)
-
-
-def _processes(servers: Services) -> list[tuple[str, str, int | None]]:
-    return [(report.name, report.state, report.pid) for report in servers.reports() if report.name in ALWAYS]
+    return Services(ports=next(free, servers.ports), say=print, on_hung=on_hung)
 
 
 @pytest.fixture
-def broker_alone() -> Iterator[Services]:
-    """Kafka alone, up whatever the test before has done to it; it goes on if it ran already."""
-    servers = _chosen()
-    was_up = any(report.name == "kafka" and report.state != "down" for report in servers.reports())
-    servers.up("kafka")
-    yield servers
-    if was_up:
-        servers.up("kafka")
-    else:
-        servers.down("kafka")
-
-
-@pytest.fixture
-def services(_servers: Services, _answered: list[tuple[str, str, int | None]]) -> Services:
-    """Return the servers, all of them up, whatever the test before has done to them.
-
-    The same processes as before are not asked again: HBase's answer is one of every region of every table.
-    """
-    if _processes(_servers) != _answered:
-        _servers.up()
-        _answered[:] = _processes(_servers)
-    return _servers
-
-
-@pytest.fixture(scope="session")
-def _answered() -> list[tuple[str, str, int | None]]:
-    """The processes of the servers when they answered last."""
-    return []
-
-
-@pytest.fixture
-def topic(services: Services) -> Iterator[str]:
+def topic(broker_alone: Services) -> Iterator[str]:
     """A topic of its own for each test, gone afterwards."""
     name = f"smoke.{uuid.uuid4().hex}"
-    create_topic(services, name)
+    create_topic(broker_alone, name)
     yield name
-    services.up()
-    delete_topic(services, name)
+    broker_alone.up("kafka")
+    delete_topic(broker_alone, name)
 
 
 @pytest.fixture
-def kafka(services: Services) -> Iterator[Kafka]:
+def kafka(broker_alone: Services) -> Iterator[Kafka]:
     """Settings whose topics nobody else uses, gone afterwards."""
-    with own_topics(services) as settings:
+    with own_topics(broker_alone) as settings:
         yield settings
 
 

@@ -269,8 +269,11 @@ def test_hub_with_other_accounts_is_refused(hub: Hub, tmp_path: Path) -> None:
     stranger.tenant("foreign", "dev1")
 
     stranger.launch()
-    assert stranger.process is not None
-    assert stranger.process.wait(timeout=60) == 4
+    try:
+        assert stranger.process is not None
+        assert stranger.process.wait(timeout=60) == 4
+    finally:
+        stranger.close()
     assert stranger.log.count("belongs to installation") == 1
     refused = stranger.run("state", "verify", check=False)
     assert (refused.returncode, refused.stderr.count("belongs to installation")) == (4, 1)

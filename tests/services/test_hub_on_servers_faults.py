@@ -41,13 +41,24 @@ def made(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Hub:
 
 @pytest.fixture
 def hub(made: Hub, services: Services) -> Iterator[Hub]:
-    """One for all tests, not started; what one of them retained is gone before the next."""
+    """One for all tests, not started, and as it was made."""
+    data_dir, environment, settings = made.data_dir, made.environment, dict(made.settings)
     yield made
     made.close()
-    services.up()
-    made.start()
-    until(lambda: nothing_is_retained(made), "nothing is retained", 60.0)
-    assert made.stop() == 0
+    made.data_dir, made.environment, made.settings = data_dir, environment, settings
+    services.up("kafka", "hbase")
+
+
+@pytest.fixture
+def emptied(hub: Hub, services: Services) -> Iterator[Hub]:
+    """The same; what the test retained is gone before the next."""
+    data_dir, environment = hub.data_dir, hub.environment
+    yield hub
+    hub.close()
+    hub.data_dir, hub.environment = data_dir, environment
+    services.up("kafka", "hbase")
+    hub.start()
+    until(lambda: nothing_is_retained(hub), "nothing is retained", 60.0)
 
 
 def nothing_is_retained(hub: Hub) -> bool:
@@ -59,8 +70,9 @@ def is_ready(hub: Hub) -> bool:
     return readiness(hub)[0]
 
 
-def test_kill_of_hbase_under_publishers_loses_nothing(services: Services, hub: Hub) -> None:
+def test_kill_of_hbase_under_publishers_loses_nothing(services: Services, emptied: Hub) -> None:
     """Publishers are held back, an alarm says why, and seconds after HBase's return everything goes on."""
+    hub = emptied
     seen: list[set[tuple[str, str]]] = []
     recovery_s: list[float] = []
 
@@ -83,9 +95,9 @@ def test_kill_of_hbase_under_publishers_loses_nothing(services: Services, hub: H
     assert hub.stop() == 0
 
 
-def test_another_hub_takes_over_from_one_that_was_killed(hub: Hub, tmp_path: Path) -> None:
+def test_another_hub_takes_over_from_one_that_was_killed(emptied: Hub, tmp_path: Path) -> None:
     """Two data directories, one accounts database, one HBase and Kafka: publishers and subscribers go on at the other hub (B39)."""
-    alone, first = hub.environment, hub.data_dir
+    hub, first = emptied, emptied.data_dir
     share_accounts(hub)
     hub.environment = {**hub.environment, "IOTHUB_NODE__NUMBER": "1"}
     directories = [first, sister(hub, tmp_path)]
@@ -100,8 +112,6 @@ def test_another_hub_takes_over_from_one_that_was_killed(hub: Hub, tmp_path: Pat
     outcome = run_kills(hub, KILLS, KILLS_S, rate_per_s=RATE_PER_S, drain_s=60, seed=39, strike=strike)
     sys.stdout.write(outcome.report() + "\n")
 
-    hub.kill()
-    hub.environment, hub.data_dir = alone, first
     assert not outcome.wrong, outcome.report()
     assert outcome.ledger.acknowledged > 200
 

@@ -62,7 +62,7 @@ def test_attempts_at_brokers_that_are_gone_leave_no_descriptor_and_no_thread(
         gc.enable()
 
 
-def test_a_writer_whose_broker_was_killed_keeps_nothing_of_its_attempts(services: Services, kafka: Kafka) -> None:
+def test_a_writer_whose_broker_was_killed_keeps_nothing_of_its_attempts(broker_alone: Services, kafka: Kafka) -> None:
     """Its clients go on trying by themselves; those of the writer of statistics are made anew with each attempt."""
     hasty = replace(kafka, timeout_s=HASTY_S)
     sessions, statistics = KafkaEvents(hasty), KafkaEvents(hasty)
@@ -71,7 +71,7 @@ def test_a_writer_whose_broker_was_killed_keeps_nothing_of_its_attempts(services
         sessions.probe()
         writer.probe()
         descriptors, threads = held()
-        services.kill("kafka")
+        broker_alone.kill("kafka")
         gc.collect()
         gc.disable()
         for _attempt in range(ATTEMPTS):
@@ -83,7 +83,7 @@ def test_a_writer_whose_broker_was_killed_keeps_nothing_of_its_attempts(services
         assert held()[1] <= threads
     finally:
         gc.enable()
-        services.up()
+        broker_alone.up("kafka")
         sessions.close()
         statistics.close()
         with warnings.catch_warnings():  # a client that is closed while it connects leaves that socket to the collector
@@ -91,7 +91,7 @@ def test_a_writer_whose_broker_was_killed_keeps_nothing_of_its_attempts(services
             gc.collect()
 
 
-def test_producer_that_waits_for_a_leader_takes_no_processor(services: Services, kafka: Kafka) -> None:
+def test_producer_that_waits_for_a_leader_takes_no_processor(broker_alone: Services, kafka: Kafka) -> None:
     """Its topic is gone while it has a record for it; when the topic is there again the record is, too."""
     topic = f"{kafka.topic_prefix}.leaderless"
     cluster = KafkaCluster(kafka)

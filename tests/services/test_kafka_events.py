@@ -152,14 +152,14 @@ def test_event_in_a_wrong_partition_changes_no_session(
 
 
 def test_hub_goes_on_in_another_topic_when_the_log_was_deleted(
-    services: Services, kafka: Kafka, hub: Callable[..., Harness], harness: Harness
+    broker_alone: Services, kafka: Kafka, hub: Callable[..., Harness], harness: Harness
 ) -> None:
     """With the sessions as the states have them; what is written then is found by the next start."""
     harness.start()
     harness.service([[created("a")], [created("b")]])
     harness.service.idle()
     harness.log.close()
-    delete_topic(services, topic_name(kafka, Topic.SESSIONS))
+    delete_topic(broker_alone, topic_name(kafka, Topic.SESSIONS))
 
     later = hub(harness.store)
     assert later.start() == {"a": 1, "b": 1}
@@ -172,12 +172,12 @@ def test_hub_goes_on_in_another_topic_when_the_log_was_deleted(
 
 
 def test_topic_that_is_deleted_under_a_hub_takes_no_acknowledgement(
-    services: Services, kafka: Kafka, harness: Harness
+    broker_alone: Services, kafka: Kafka, harness: Harness
 ) -> None:
     """Neither while it is gone, nor when somebody has made it anew."""
     harness.start()
     harness.service([[created("a")]])
-    delete_topic(services, topic_name(kafka, Topic.SESSIONS))
+    delete_topic(broker_alone, topic_name(kafka, Topic.SESSIONS))
     with pytest.raises(BackendError, match="not acknowledged yet"):
         harness.service([[resumed("a", 2)]])
     open_topics(KafkaCluster(kafka))
@@ -187,7 +187,7 @@ def test_topic_that_is_deleted_under_a_hub_takes_no_acknowledgement(
 
 
 def test_sessions_go_on_when_the_topic_of_the_statistics_is_deleted(
-    services: Services, kafka: Kafka, hub: Callable[..., Harness], harness: Harness
+    broker_alone: Services, kafka: Kafka, hub: Callable[..., Harness], harness: Harness
 ) -> None:
     """Session events do not wait for it, and the writer creates the topic again by itself."""
     log = KafkaEvents(kafka)
@@ -196,7 +196,7 @@ def test_sessions_go_on_when_the_topic_of_the_statistics_is_deleted(
     writer([[sample(1)]])
     harness.start()
     harness.service([[created("a")]])
-    delete_topic(services, topic_name(kafka, Topic.ANALYTICS))
+    delete_topic(broker_alone, topic_name(kafka, Topic.ANALYTICS))
 
     with pytest.raises(BackendError):
         writer([[sample(2)]])
@@ -248,10 +248,12 @@ def test_gap_between_log_and_states_is_refused(hub: Callable[..., Harness], harn
         hub(harness.store).start()
 
 
-def test_topic_under_which_events_would_be_lost_is_refused(services: Services, kafka: Kafka, harness: Harness) -> None:
+def test_topic_under_which_events_would_be_lost_is_refused(
+    broker_alone: Services, kafka: Kafka, harness: Harness
+) -> None:
     """As Kafka tells its settings; so is another number of partitions."""
     harness.log.open()
-    change_topic(services, topic_name(kafka, Topic.SESSIONS), **{"retention.ms": "60000"})
+    change_topic(broker_alone, topic_name(kafka, Topic.SESSIONS), **{"retention.ms": "60000"})
 
     with pytest.raises(ConflictError, match=r"would lose events: retention\.ms=60000, needed is -1"):
         KafkaEvents(kafka).open()

@@ -44,7 +44,7 @@ def is_ready(hub: Hub) -> bool:
 
 @pytest.mark.parametrize("clients", [4, *at_night(20)])
 def test_kill_of_kafka_during_thousands_of_subscribes_loses_nothing(
-    services: Services, kafka: Kafka, hub: Hub, clients: int
+    broker_alone: Services, kafka: Kafka, hub: Hub, clients: int
 ) -> None:
     """Every SUBACK's event is in the log, once; the hub goes on by itself; a hub that was killed finds all of it again."""
     hub.start()
@@ -52,10 +52,10 @@ def test_kill_of_kafka_during_thousands_of_subscribes_loses_nothing(
     for subscriber in crowd:
         subscriber.start()
     until(lambda: sum(len(each.granted) for each in crowd) > clients * FILTERS // 7, "SUBACKs before the kill", 60)
-    services.kill("kafka")
+    broker_alone.kill("kafka")
     until(lambda: not is_ready(hub), "the hub says that a store fails", 15)
     before = sum(len(each.granted) for each in crowd)
-    services.up("kafka")
+    broker_alone.up("kafka")
     returned = time.monotonic()
     until(lambda: sum(len(each.granted) for each in crowd) > before, "SUBACKs after Kafka's return", RECOVERY_S)
     until(lambda: is_ready(hub), "the hub is ready again", RECOVERY_S)
@@ -76,20 +76,20 @@ def test_kill_of_kafka_during_thousands_of_subscribes_loses_nothing(
     assert rows == dict.fromkeys(granted, FILTERS)
 
 
-def test_pause_of_kafka_holds_acknowledgements_back(services: Services, kafka: Kafka, hub: Hub) -> None:
+def test_pause_of_kafka_holds_acknowledgements_back(broker_alone: Services, kafka: Kafka, hub: Hub) -> None:
     """No SUBACK without its event; an alarm; after the pause everything goes on, and the event is there once."""
     hub.start()
     with RawClient(hub.ports["tcp"], 5, timeout=60) as client:
         client.connect("c", "acme/dev1", clean=False, props=PERSISTENT)
         client.subscribe(("before", 1))
-        services.pause("kafka")
+        broker_alone.pause("kafka")
         client.timeout = PAUSE_S
         with pytest.raises(TimeoutError):
             client.subscribe(("during", 1))
         ready, reasons = readiness(hub)
         assert not ready
         assert "a store refuses writes" in reasons
-        services.resume("kafka")
+        broker_alone.resume("kafka")
         client.timeout = RECOVERY_S
         client.expect(SUBACK)
         client.subscribe(("after", 1))
@@ -100,7 +100,7 @@ def test_pause_of_kafka_holds_acknowledgements_back(services: Services, kafka: K
 
 
 def test_subscription_that_was_refused_is_not_there_afterwards(
-    services: Services, kafka: Kafka, tmp_path: Path
+    broker_alone: Services, kafka: Kafka, tmp_path: Path
 ) -> None:
     """The producer had its event when the hub gave up, and writes it when Kafka is back; so another event has to undo it."""
     hub = kafka_hub(tmp_path, kafka, queues__give_up="2s")
@@ -109,13 +109,13 @@ def test_subscription_that_was_refused_is_not_there_afterwards(
         with RawClient(hub.ports["tcp"], 5, timeout=30) as client:
             client.connect("c", "acme/dev1", clean=False, props=PERSISTENT)
             client.subscribe(("before", 1))  # after it, no event of the CONNECT is on its way
-            services.pause("kafka")
+            broker_alone.pause("kafka")
             assert client.subscribe(("refused", 1)).codes == [0x80]
-            services.resume("kafka")
+            broker_alone.resume("kafka")
             until(lambda: is_ready(hub), "the hub is ready again", RECOVERY_S)
             assert client.subscribe(("granted", 1)).codes == [1]
     finally:
-        services.resume("kafka")
+        broker_alone.resume("kafka")
         hub.close()
 
     events = log_of(kafka)
@@ -123,9 +123,9 @@ def test_subscription_that_was_refused_is_not_there_afterwards(
     assert list(folded(events)["c"].subscriptions) == [(None, "before"), (None, "granted")]
 
 
-def test_hub_waits_for_kafka_at_the_start(services: Services, kafka: Kafka, hub: Hub) -> None:
+def test_hub_waits_for_kafka_at_the_start(broker_alone: Services, kafka: Kafka, hub: Hub) -> None:
     """With a reason that everybody can see; it goes on by itself; who does not want to wait says so; SIGTERM ends the wait."""
-    services.down("kafka")
+    broker_alone.down("kafka")
     refused = hub.start_impatiently()
     assert refused.returncode == 7
     assert refused.stderr.startswith("iothub: Kafka at 127.0.0.1:")
@@ -136,7 +136,7 @@ def test_hub_waits_for_kafka_at_the_start(services: Services, kafka: Kafka, hub:
         if not is_patient:
             assert hub.stop() == 0
 
-    services.up("kafka")
+    broker_alone.up("kafka")
 
     until(lambda: is_ready(hub), "the hub is ready", RECOVERY_S)
     with RawClient(hub.ports["tcp"], 5) as client:

@@ -48,14 +48,14 @@ def subscribe(hub: Hub, client_id: str) -> set[str]:
     return subscriber.granted
 
 
-def test_no_client_waits_for_the_topic_of_the_statistics(services: Services, kafka: Kafka, hub: Hub) -> None:
+def test_no_client_waits_for_the_topic_of_the_statistics(broker_alone: Services, kafka: Kafka, hub: Hub) -> None:
     """SUBACKs leave, the hub stays ready, its topic is made anew by itself, and the alarm has ended."""
     hub.start()
     assert len(subscribe(hub, "before")) == FILTERS
     until(lambda: bool(usage_of(kafka)), "usage in the log", WRITTEN_S)
     before = usage_of(kafka)
 
-    delete_topic(services, topic_name(kafka, Topic.ANALYTICS))
+    delete_topic(broker_alone, topic_name(kafka, Topic.ANALYTICS))
     for number in range(5):
         assert len(subscribe(hub, f"client-{number}")) == FILTERS
         assert readiness(hub)[0]

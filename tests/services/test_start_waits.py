@@ -66,8 +66,8 @@ def leave_first(hub: Hub) -> None:
 def hub(made: Hub, services: Services) -> Iterator[Hub]:
     """Not started; HBase goes on afterwards, whatever the test has done to it."""
     yield made
-    services.resume("hbase")
     made.close()
+    services.up("hbase")
 
 
 def is_logged(hub: Hub, words: str) -> Callable[[], bool]:
@@ -177,9 +177,11 @@ def test_start_without_the_coprocessor_ends_no_session(services: Services, tmp_p
         TableAdmin(services.places.folder / "hbase-java").create(plain)
 
         hub.launch()
-
-        assert hub.process is not None
-        assert hub.process.wait(START_S) == 7
+        try:
+            assert hub.process is not None
+            assert hub.process.wait(START_S) == 7
+        finally:
+            hub.close()
         assert hub.log.splitlines()[-1] == (
             f"iothub: {REGIONS} of {REGIONS} regions of {table} answer without the queue coprocessor; {COPROCESSOR_MISSING}"
         )

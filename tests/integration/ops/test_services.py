@@ -173,6 +173,39 @@ def test_server_that_does_not_answer_is_told_with_its_log(
     assert any(line.startswith("waiting for hbase, 0 s so far") for line in world.said)
 
 
+def test_server_that_ran_and_hangs_is_replaced_where_somebody_is_told(
+    world: _World, servers: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another process on its data, with the reason; one that has just been started is waited for, and fails."""
+    hung: list[int | None] = []
+
+    def ask() -> None:
+        if _pids(servers)["hbase"] in hung:
+            _never()
+
+    monkeypatch.setattr(services_module, "HUNG_S", 0.3)
+    monkeypatch.setattr(services_module, "START_LIMIT_S", 2.0)
+    monkeypatch.setattr(services_module, "describe", lambda *_: Server("hbase", (world.java,), (), {}, (), ask))
+    replaced: list[str] = []
+    healing = Services(servers.places, servers.ports, on_hung=replaced.append)
+    healing.up("hbase")
+    hung.append(_pids(servers)["hbase"])
+
+    with pytest.raises(ServicesError, match="did not answer within 2 s"):
+        servers.up("hbase")
+    healing.up("hbase")
+
+    assert _pids(servers)["hbase"] not in (None, *hung)
+    assert [reason.splitlines()[0] for reason in replaced] == [
+        "hbase ran before and was killed: hbase did not answer within 0 s (nobody there); the end of its log:"
+    ]
+    servers.kill("hbase")
+    monkeypatch.setattr(services_module, "describe", lambda *_: Server("hbase", (world.java,), (), {}, (), _never))
+    with pytest.raises(ServicesError, match="did not answer within 2 s"):
+        healing.up("hbase")
+    assert len(replaced) == 1
+
+
 def _never() -> None:
     raise ConnectionRefusedError("nobody there")
 

@@ -140,6 +140,7 @@ class Hub:
                 if not self.is_running():
                     raise AssertionError(f"the hub ended:\n{self.log}")
                 if time.monotonic() > deadline:
+                    self.close()  # whoever asked for it gets nothing to close
                     raise AssertionError(f"the hub does not listen on {port}:\n{self.log}")
                 time.sleep(0.02)
 
