@@ -99,6 +99,7 @@ step() {  # step NAME COMMAND...: run it, note how it ended, how long it took an
     counts=$(grep -E '^[0-9]+ (passed|failed|error)|no tests ran' "$log" | sed 's/ in .*//' | paste -sd ';')
     cpu
     printf '%-6s %4d s (%4d s of CPU)  %s%s\n' "$ended" $((SECONDS - began)) $((spent - before)) "$name" "${counts:+: $counts}" >>"$summary"
+    sed -n '/^SERVER REPLACED /p' "$log" | cut -c1-200 >>"$summary"
 }
 
 tests() { $bin/python -m pytest -q -rfE --durations 12 --durations-min 3 "$@"; }  # the log says what takes long
@@ -107,6 +108,13 @@ plain_tests() { IOTHUB_PURE_PYTHON=1 tests "$@"; }
 
 packaged=tests/services/sql_and_redis  # they need neither HBase nor Kafka, and have servers of their own
 on_packaged() { IOTHUB_SERVICES_DIR=$PWD/.services/packaged IOTHUB_SERVICES_SHIFT=50 tests "$packaged"; }
+
+broker=(tests/services/test_kafka_*.py tests/services/test_stream*.py)  # they need Kafka alone, and have one that they may kill
+on_broker() {
+    local libraries=${IOTHUB_SERVICES_DIR:-$PWD/.services}/lib  # fetched once
+    mkdir -p .services/broker && ln -sfn "$libraries" .services/broker/lib
+    IOTHUB_SERVICES_DIR=$PWD/.services/broker IOTHUB_SERVICES_SHIFT=60 tests "${broker[@]}"
+}
 
 run_beside() {  # run_beside NAME COMMAND...: they start servers, wait for them most of the time, and stop them
     set -m  # so that it can be interrupted, and stops what it has started
@@ -117,7 +125,8 @@ run_beside() {  # run_beside NAME COMMAND...: they start servers, wait for them 
 
 if [ -n "$has_servers" ]; then
     echo "real servers: their tests run beside the next steps"
-    run_beside "real HBase and Kafka, beside the next steps" tests --ignore $packaged tests/services
+    run_beside "real HBase and Kafka, beside the next steps" tests --ignore $packaged "${broker[@]/#/--ignore=}" tests/services
+    run_beside "real Kafka alone, beside them, too" on_broker
     run_beside "real MariaDB, PostgreSQL and Redis, beside them, too" on_packaged
 fi
 
