@@ -102,7 +102,8 @@ step() {  # step NAME COMMAND...: run it, note how it ended, how long it took an
     sed -n '/^SERVER REPLACED /p' "$log" | cut -c1-200 >>"$summary"
 }
 
-tests() { $bin/python -m pytest -q -rfE --durations 12 --durations-min 3 "$@"; }  # the log says what takes long
+behind=  # what makes a step give way to those beside it
+tests() { $behind $bin/python -m pytest -q -rfE --durations 12 --durations-min 3 "$@"; }  # the log says what takes long
 
 plain_tests() { IOTHUB_PURE_PYTHON=1 tests "$@"; }
 
@@ -130,10 +131,11 @@ if [ -n "$has_servers" ]; then
     run_beside "real MariaDB, PostgreSQL and Redis, beside them, too" on_packaged
 fi
 
+behind="nice -n 10"  # these steps measure nothing and take both processors; the tests on real servers, which take longest, take theirs first
 spread="-n $(nproc) --dist loadfile"  # what measures nothing, and may run beside the servers; a hub takes a port that is free
 step "format" $bin/ruff format --check -q .
 step "lint" $bin/ruff check -q .
-step "types" $bin/mypy
+step "types" $behind $bin/mypy
 jobs="tests/unit/spark tests/integration/spark tests/integration/usage tests/integration/jobs/test_real_job.py"  # a Java for each worker, and the runs' own
 step "units, contracts, properties, simulation, structure" tests $spread tests/unit tests/contract tests/property tests/simulation tests/fuzz tests/architecture tests/conformance --ignore tests/unit/spark
 step "jobs on Spark" tests $spread $jobs
@@ -142,6 +144,7 @@ step "commands and guides, word by word" tests -n "$(nproc)" --dist worksteal $w
 compiled_too="inbound_crashes outbound_crashes publisher_order mqtt_codec mqtt_cost wire_against_mqtt connect_plain filters router wheel buckets websocket_frames packed_sessions"  # properties of modules that are compiled
 smoke="connect publish sessions shared"  # of tests/behaviour: enough to know that the hub around the plain twin is the same
 step "the plain twin: engine, its properties, a smoke set" plain_tests $spread tests/unit/engine $(printf 'tests/property/test_%s.py ' $compiled_too) $(printf 'tests/behaviour/test_%s.py ' $smoke)
+behind=
 alone=$(printf 'tests/integration/faults/test_%s.py ' few_descriptors first_packets hostile_clients noisy_neighbours stop)
 alone+="tests/integration/quota/test_applied_limits.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine
 browser=tests/integration/dashboard  # Playwright keeps an event loop of its own in the process
