@@ -36,8 +36,10 @@ def made_tables(services: Services, wanted: Sequence[TableLayout]) -> Iterator[N
     try:
         yield
     finally:
-        services.up("hbase")
-        drop_tables(services, [layout.name.encode() for layout in wanted])
+        try:
+            services.up("hbase")
+        finally:  # it may not have answered because of one of them
+            drop_tables(services, [layout.name.encode() for layout in wanted])
 
 
 @contextmanager

@@ -2,7 +2,9 @@ package iothub.hbase.admin;
 
 import java.io.IOException;
 import java.io.PrintStream;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.HBaseConfiguration;
+import org.apache.hadoop.hbase.HConstants;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
 import org.apache.hadoop.hbase.client.Connection;
@@ -16,6 +18,8 @@ import org.apache.hadoop.hbase.client.RegionInfo;
  * <p>Says nothing when all went well. A failure is one line on standard error, and exit code 1.
  */
 public final class RegionAdmin {
+  private static final int PATIENCE_MS = 120_000; // of one region on a busy machine
+
   private RegionAdmin() {}
 
   /** Takes a verb, a table, and how often. */
@@ -28,7 +32,10 @@ public final class RegionAdmin {
 
   /** Does what {@code main} does, and returns the exit code. */
   public static int run(String[] args, PrintStream err) {
-    try (Connection connection = ConnectionFactory.createConnection(HBaseConfiguration.create()); Admin admin = connection.getAdmin()) {
+    Configuration conf = HBaseConfiguration.create(); // its time-outs are those of a gateway's calls, which clients wait for
+    conf.setInt(HConstants.HBASE_RPC_TIMEOUT_KEY, PATIENCE_MS);
+    conf.setInt(HConstants.HBASE_CLIENT_OPERATION_TIMEOUT, PATIENCE_MS);
+    try (Connection connection = ConnectionFactory.createConnection(conf); Admin admin = connection.getAdmin()) {
       if (args.length == 3 && args[0].equals("reopen")) {
         for (int times = Integer.parseInt(args[2]); times > 0; times--) {
           reopen(admin, TableName.valueOf(args[1]));
@@ -48,8 +55,11 @@ public final class RegionAdmin {
 
   private static void reopen(Admin admin, TableName name) throws IOException {
     for (RegionInfo region : admin.getRegions(name)) {
-      admin.unassign(region.getRegionName());
-      admin.assign(region.getRegionName());
+      try {
+        admin.unassign(region.getRegionName());
+      } finally {
+        admin.assign(region.getRegionName()); // also when nobody waited for the end of the other: a region that stays closed answers nobody
+      }
     }
   }
 }
