@@ -25,7 +25,7 @@ class PlaneReader:
         raise NotImplementedError
 
     def wait(self, until: float) -> bool:
-        """Wait for what there is to read, and read it; True: that monotonic time has come, the other descriptor is ready, or others need their turn."""
+        """Wait for what there is to read, and read it; True: monotonic `until` has come, the other descriptor is ready, or others wait for a turn."""
         raise NotImplementedError
 
 
@@ -35,7 +35,9 @@ class HubReactor(EPollReactor):
     Invariant: who was removed while others were served is not served any more. A second plane is a reader like any other.
     """
 
-    seconds = staticmethod(time.monotonic)  # Twisted's is the wall clock: when that is set back, no timer is due for as long
+    seconds = staticmethod(
+        time.monotonic
+    )  # Twisted's is the wall clock: when that is set back, no timer is due for as long
 
     def __init__(self) -> None:
         self._plane: PlaneReader | None = None

@@ -25,7 +25,10 @@ _OF_CERTIFICATES = (WireRefusal.CERTIFICATE_REFUSED, WireRefusal.CERTIFICATE_EXP
 _GONE = {
     ENDED: (AlarmName.WORKER_ENDED, "its process ended, as its supervisor saw"),
     SILENT: (AlarmName.PEER_GONE, "its heartbeat and its link stood still for at least 5 s"),
-    CUT_OFF: (AlarmName.PEER_EXPELLED, "both live, and for 5 s no link between the two worked: a cut network, or one of them stood still"),
+    CUT_OFF: (
+        AlarmName.PEER_EXPELLED,
+        "both live, and for 5 s no link between the two worked: a cut network, or one of them stood still",
+    ),
 }
 
 log = logging.get(__name__)

@@ -183,7 +183,7 @@ class _Batch:
 def _process_reactor() -> EPollReactor:
     """Return the reactor of those in this process who have none: its thread ends with the process."""
     reactor = EPollReactor()  # type: ignore[no-untyped-call]
-    reactor.seconds = time.monotonic  # type: ignore[method-assign]  # a wall clock that is set back would hold its timers
+    reactor.seconds = time.monotonic  # a wall clock that is set back would hold its timers
     reactor.installResolver(BlockingResolver())  # the usual one has threads that a process waits for at its end
     thread = threading.Thread(
         target=reactor.run, kwargs={"installSignalHandlers": False}, name="hbase-tools", daemon=True
