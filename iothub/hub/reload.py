@@ -38,7 +38,7 @@ Read = Callable[[], Checked]
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """What a reload did. `certificates`: the listeners whose certificates were read again."""
+    """What a reload did. `certificates`: the listeners whose certificates were read again; `cluster`: that of the links, too."""
 
     changes: Changes
     warnings: list[str]
@@ -127,7 +127,10 @@ class Reloader:
         for use in uses:
             use()
         self.settings = changes.config
-        done = Reloaded(changes, checked.warnings, self._parts.sockets.listeners.with_certificates())
+        certificates, links = self._parts.sockets.listeners.with_certificates(), self._parts.control.links
+        if links is not None and links.has_certificate:
+            certificates.append("cluster")
+        done = Reloaded(changes, checked.warnings, certificates)
         self._applied(done)
         return done
 
@@ -154,7 +157,7 @@ class Reloader:
             self._log.warning("configuration warning", warning=warning)
         self._log.info("configuration reloaded", applied=changes.names(Reload.NOW))
         if done.certificates:
-            self._log.info("certificates read again; new handshakes use them", listeners=done.certificates)
+            self._log.info("certificates read again; new handshakes use them", certificates=done.certificates)
         if waiting := changes.names(Reload.RESTART):
             self._log.warning("changed settings need a restart", settings=waiting)
 

@@ -48,8 +48,8 @@ class Verb(StrEnum):
 
     STATUS = "status", _READ  # no tenant, {} -> what `iothub status` shows
     ACCOUNTS_APPLY = "accounts.apply"  # no tenant, {} -> {}: what was changed in the accounts before is applied
-    # no tenant, {} -> rows of changed settings {"name", "value": as TOML, "reload": "now" or "restart"}; {"warnings", "certificates": listeners};
-    # ConfigError
+    # no tenant, {} -> rows of changed settings {"name", "value": as TOML, "reload": "now" or "restart"};
+    # {"warnings", "certificates": of listeners, and `cluster`}; ConfigError
     CONFIG_RELOAD = "config.reload"
     # no tenant, {} -> {"hold": text}: no SQLite file of the hub changes until the release, for 2 s at most; UnavailableError
     BACKUP_HOLD = "backup.hold"

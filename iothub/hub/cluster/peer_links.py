@@ -219,6 +219,10 @@ class PeerLinks:
     # --- what others ask
 
     @property
+    def has_certificate(self) -> bool:
+        return self._credentials is not None
+
+    @property
     def me(self) -> PeerId:
         """This hub, since `begin`."""
         if self._me is None:

@@ -51,8 +51,10 @@ class Harness:
                 data_dir=some(note_reload=lambda: None),
             ),
             monitoring=some(alarms=self.alarms, telemetry=self.telemetry, watch=some(look_at_certificates=self._look)),
-            sockets=some(listeners=some(with_certificates=lambda: self.certificates)),
+            sockets=some(listeners=some(with_certificates=lambda: self.certificates[:])),
+            control=some(links=some(has_certificate=False)),
         )
+        self.links = parts.control.links
         self.told: list[str] = []
         manager: Any = some(reloading=lambda: self.told.append("reloading"), ready=self.told.append)
         self.reloader = Reloader(parts, self._read, manager)
@@ -121,10 +123,15 @@ def test_certificates_are_named_only_where_there_are_any(harness: Harness) -> No
     with capture_logs() as with_some:
         harness.reloader.signalled()
 
+    harness.links.has_certificate = True
+    with capture_logs() as with_links:
+        harness.reloader.signalled()
+
     assert [line["event"] for line in without] == ["configuration reloaded"]
+    assert with_links[1]["certificates"] == ["tls", "cluster"]
     assert with_some[1] == {
         "event": "certificates read again; new handshakes use them",
-        "listeners": ["tls"],
+        "certificates": ["tls"],
         "log_level": "info",
         "source": "iothub.hub.reload",
     }
