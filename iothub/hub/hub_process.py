@@ -129,12 +129,19 @@ class HubProcess:
         """Close every client, and begin again as a new incarnation.
 
         Invariant: for the stores this is a crash. The others do for its sessions what is due when a hub has died, Wills among it: an orderly end
-        would do it a second time, under an incarnation that is gone. Nothing that was acknowledged depends on one.
+        would do it a second time, under an incarnation that is gone. Nothing that was stored depends on one.
+        What the others' links have not acknowledged is dropped, as of a machine that is lost: messages for their transient sessions.
         """
         if self._is_ending:
             return
         self._is_ending = True
-        self._log.error("the other hubs go on without this one; beginning again", cause=str(error))
+        links = self._parts.control.links
+        peers = () if links is None else links.status()
+        self._log.error(
+            "the other hubs go on without this one; beginning again",
+            cause=str(error),
+            dropped_bytes={each.peer.node: each.unacknowledged_bytes for each in peers},
+        )
         self._is_expelled = True
         self._phase.stop()
         self._phase.end_ready()

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
+from structlog.testing import capture_logs
 from twisted.internet.defer import succeed
 from twisted.internet.task import Clock
 
@@ -81,7 +82,10 @@ class Process:
             ),
             stores=some(commits=None, drivers=some(commits=lambda own: own)),
             sockets=some(brief=None, verbs=None),
-            control=some(on_replaced=some(bind=self.bound.append)),
+            control=some(
+                on_replaced=some(bind=self.bound.append),
+                links=some(status=lambda: [some(peer=some(node=2), unacknowledged_bytes=300)]),
+            ),
             writers=some(writer=some(start=lambda: None)),
         )
         self.hub = HubProcess(cast("Any", parts), lambda _text: None, cast("Any", None), ServiceManager())
@@ -96,11 +100,13 @@ class Process:
 
 
 def test_hub_that_is_gone_begins_again_without_an_orderly_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its sessions are its successor's: nothing is written for them, and nothing is waited for."""
+    """Its sessions are its successor's: nothing is written for them, nothing is waited for. It says what no other hub has acknowledged."""
     process = Process(monkeypatch)
 
-    code = process.end_with(ExpelledError("the others go on"), ExpelledError("and say so again"))
+    with capture_logs() as lines:
+        code = process.end_with(ExpelledError("the others go on"), ExpelledError("and say so again"))
 
+    assert [line["dropped_bytes"] for line in lines] == [{2: 300}]
     assert (code, process.done) == (BEGIN_AGAIN, ["expelled", "hub.json"])
     assert process.phase.is_stopping
     assert not process.phase.is_ready
