@@ -113,7 +113,7 @@ on_packaged() { IOTHUB_SERVICES_DIR=$PWD/.services/packaged IOTHUB_SERVICES_SHIF
 broker=(tests/services/test_kafka_*.py tests/services/test_stream*.py)  # they need Kafka alone, and have one that they may kill
 on_broker() {
     local libraries=${IOTHUB_SERVICES_DIR:-$PWD/.services}/lib  # fetched once
-    mkdir -p .services/broker && ln -sfn "$libraries" .services/broker/lib
+    mkdir -p .services/broker && ln -sfn "$(realpath "$libraries")" .services/broker/lib
     IOTHUB_SERVICES_DIR=$PWD/.services/broker IOTHUB_SERVICES_SHIFT=60 tests "${broker[@]}"
 }
 
@@ -131,7 +131,7 @@ if [ -n "$has_servers" ]; then
     run_beside "real MariaDB, PostgreSQL and Redis, beside them, too" on_packaged
 fi
 
-behind="nice -n 10"  # these steps measure nothing and take both processors; the tests on real servers, which take longest, take theirs first
+behind="nice -n 10"  # these steps measure nothing and take all processors; the tests on real servers, which take longest, take theirs first
 spread="-n $(nproc) --dist loadfile"  # what measures nothing, and may run beside the servers; a hub takes a port that is free
 step "format" $bin/ruff format --check -q .
 step "lint" $bin/ruff check -q .

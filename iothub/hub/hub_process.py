@@ -137,10 +137,11 @@ class HubProcess:
         self._is_ending = True
         links = self._parts.control.links
         peers = () if links is None else links.status()
+        dropped = {each.peer.node: each.unacknowledged_bytes for each in peers if each.unacknowledged_bytes}
         self._log.error(
             "the other hubs go on without this one; beginning again",
             cause=str(error),
-            dropped_bytes={each.peer.node: each.unacknowledged_bytes for each in peers},
+            dropped_bytes=dropped,
         )
         self._is_expelled = True
         self._phase.stop()

@@ -49,8 +49,7 @@ def impatient(node: ast.AST) -> bool:
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == "until"
-        and len(node.args) > 1
-        and is_number(node.args[-1])
+        and any(map(is_number, [*node.args[1:], *(keyword.value for keyword in node.keywords)]))
     )
 
 

@@ -245,9 +245,7 @@ def test_message_is_with_a_session_at_the_other_hub_within_a_second(pair: Pair, 
         assert subscriber.payloads() == [b"%d" % number]
         took_s.append(time.monotonic() - began)
 
-    assert median(took_s) < PROMPT_S, (
-        "one may meet a machine that is busy, and half of them would wait longer for the tails"
-    )
+    assert median(took_s) < PROMPT_S, took_s  # one may meet a machine that is busy
 
 
 def test_change_of_qos_while_messages_flow_from_the_other_hub_loses_and_doubles_none(pair: Pair, at: At) -> None:

@@ -24,7 +24,7 @@ def _quick_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "_ARGON2", _QUICK_HASHER)
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _statements_are_compiled_once() -> Iterator[None]:
     with compiled_once():
         yield

@@ -179,11 +179,16 @@ class _Batch:
             self.outcomes = list(self._filling)  # what comes later changes nothing any more
 
 
+class _ToolReactor(EPollReactor):
+    seconds = staticmethod(
+        time.monotonic
+    )  # Twisted's is the wall clock: when that is set back, no timer is due for as long
+
+
 @cache
 def _process_reactor() -> EPollReactor:
     """Return the reactor of those in this process who have none: its thread ends with the process."""
-    reactor = EPollReactor()  # type: ignore[no-untyped-call]
-    reactor.seconds = time.monotonic  # a wall clock that is set back would hold its timers
+    reactor = _ToolReactor()  # type: ignore[no-untyped-call]
     reactor.installResolver(BlockingResolver())  # the usual one has threads that a process waits for at its end
     thread = threading.Thread(
         target=reactor.run, kwargs={"installSignalHandlers": False}, name="hbase-tools", daemon=True

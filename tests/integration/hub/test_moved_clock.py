@@ -33,8 +33,8 @@ def test_hub_goes_on_when_the_clock_is_set_back(tmp_path: Path, workers: int) ->
         clock.move_to(-HOUR_S)
 
         with RawClient(hub.ports["tcp"]) as silent, RawClient(hub.ports["tcp"]) as publisher:
-            silent.connect("silent", "acme/dev1", keep_alive=KEEP_ALIVE_S)
             begun = time.monotonic()
+            silent.connect("silent", "acme/dev1", keep_alive=KEEP_ALIVE_S)
             publisher.connect("publisher", "acme/dev2")
             publisher.publish("to/reader", b"stored", 1, 1)
             silent.expect_closed()

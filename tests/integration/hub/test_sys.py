@@ -24,7 +24,7 @@ def test_tenant_reads_its_own_figures_and_nobody_elses(
     client = join(5)
     assert client.subscribe(("$SYS/tenant/#", 0)).codes == [0x87]
     hub.run("acl", "allow", "acme", "dev1", "subscribe", "$SYS/tenant/#")
-    until(lambda: client.subscribe("$SYS/tenant/#").codes == [1], "the rule is applied")
+    until(lambda: client.subscribe(("$SYS/tenant/#", 1)).codes == [1], "the rule is applied")
     figures = {packet.topic: packet.payload for packet in client.fence() if packet.topic}
 
     assert figures["$SYS/tenant/connections"] == b"1"

@@ -22,6 +22,7 @@ from ops.services.servers import ALWAYS, NAMES, habits_of, ports_of
 from ops.services.services import Services
 from ops.services.tools import Tools
 from tests.support.stand_in import make_stand_in
+from tests.support.waiting import until
 
 
 @dataclass
@@ -81,6 +82,10 @@ def test_up_starts_all_but_the_gateway_and_writes_the_hubs_settings(servers: Ser
 
 def test_server_that_is_put_inside_another_program_is_started_anew(servers: Services) -> None:
     """And again when it comes out; the other one is left alone."""
+
+    def is_inside(pid: int | None) -> bool:
+        return b"IOTHUB_INSIDE=yes" in Path(f"/proc/{pid}/environ").read_bytes()
+
     servers.up("hbase", "kafka")
     before = _pids(servers)
     inside = Services(servers.places, servers.ports, within={"kafka": ("env", "IOTHUB_INSIDE=yes")})
@@ -90,11 +95,11 @@ def test_server_that_is_put_inside_another_program_is_started_anew(servers: Serv
     after = _pids(servers)
     assert after["hbase"] == before["hbase"]
     assert after["kafka"] not in (None, before["kafka"])
-    assert b"IOTHUB_INSIDE=yes" in Path(f"/proc/{after['kafka']}/environ").read_bytes()
+    until(lambda: is_inside(after["kafka"]), "the program has begun what is inside it")
 
     servers.up("hbase", "kafka")
 
-    assert b"IOTHUB_INSIDE=yes" not in Path(f"/proc/{_pids(servers)['kafka']}/environ").read_bytes()
+    assert not is_inside(_pids(servers)["kafka"])
 
 
 def test_up_again_starts_nothing(servers: Services, world: _World) -> None:

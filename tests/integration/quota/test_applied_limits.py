@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from iothub_tenants.accounts import plans
+from iothub_tenants.accounts import plans, quotas
 from tests.support.clients.packets import DISCONNECT, SUBACK
 from tests.support.hubs.hub import Hub
 from tests.support.hubs.quota_harness import Harness, Tenancy, closing_packets, open_harness, publish_until_refused
 from tests.support.ports import free_port
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +107,19 @@ def test_command_is_applied_without_a_reconnect(mortal: Harness) -> None:
     assert client.subscribe(("w", 0)).codes == [0]
     client.send(client.publish_bytes("a/b/c/d"))
     assert closing_packets(client) == [(DISCONNECT, 0x90)]
+
+
+def test_hub_notices_by_itself_that_limits_were_changed(mortal: Harness) -> None:
+    """By the command, and in the accounts without it: nobody asks the hub to look."""
+    here = mortal.tenant("subscriptions=1")
+    client = here.connect(5)
+    assert client.subscribe(("a", 0), ("b", 0)).codes == [0, 0x97]
+
+    mortal.hub.run("quota", "set", here.name, "subscriptions=2")
+    until(lambda: client.subscribe(("b", 0)).codes == [0], "the hub has noticed the command")
+    assert client.subscribe(("c", 0)).codes == [0x97]
+    quotas.set_limits(mortal.store, here.name, ("subscriptions=3",), None)
+    until(lambda: client.subscribe(("c", 0)).codes == [0], "the hub has looked at its accounts")
 
 
 def test_changed_plan_is_applied(mortal: Harness) -> None:

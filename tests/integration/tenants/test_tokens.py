@@ -1,4 +1,4 @@
-"""Tokens against a running hub, as an operator sets them up: paho gets in, nobody else does, and every end comes within a second."""
+"""Tokens against a running hub, as an operator sets them up: paho gets in, nobody else does, and whoever may not stay is closed."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_events_of_one_worker_reach_a_subscriber_of_the_other(workers: Workers) 
     """A connect there, and a refused login there; the events of both workers come once each."""
     workers.hub.run("acl", "allow", "acme", "dev1", "subscribe", "$events/#")
     reader, name = workers.join(FIRST), unique()
-    until(lambda: reader.subscribe(f"$events/client/+/{name}").codes == [1], "the rule is applied")
+    until(lambda: reader.subscribe((f"$events/client/+/{name}", 1)).codes == [1], "the rule is applied")
 
     workers.join(SECOND, client_id=name, device="dev2").disconnect()
 

@@ -15,7 +15,6 @@ from tests.support.hubs.hub import Hub
 
 _SOURCE = r"""
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -11,7 +11,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from twisted.internet import epollreactor
 from twisted.internet.main import installReactor
 
 from iothub.base.errors import IotHubError
@@ -20,11 +19,12 @@ from iothub.config.sections import Config, Log, Node
 from iothub.hub.from_settings import configure_log
 from iothub.hub.workers import supervised
 from iothub.hub.workers.service_manager import ServiceManager
+from iothub.net.hub_reactor import HubReactor
 
 
 def main() -> int:
     place, workers = Path(sys.argv[1]), int(sys.argv[2])
-    reactor = epollreactor.EPollReactor()  # type: ignore[no-untyped-call]
+    reactor = HubReactor()
     installReactor(reactor)  # type: ignore[no-untyped-call]
     supervised.BEAT_S = float(os.environ.get("LOOK_S", supervised.BEAT_S))
     from iothub.hub.workers.supervisor import Supervisor

@@ -24,9 +24,12 @@ class _Compiled(dict[Any, Any]):
         super().__setitem__((type(key[0]), *key[1:]), compiled)
 
 
+_COMPILED = _Compiled()
+
+
 @contextmanager
 def compiled_once() -> Iterator[None]:
     """Engines of the accounts that are opened meanwhile share what they have compiled."""
-    sharing = partial(create_engine, execution_options={"compiled_cache": _Compiled()})
+    sharing = partial(create_engine, execution_options={"compiled_cache": _COMPILED})
     with mock.patch("iothub_tenants.accounts.database.create_engine", sharing):
         yield

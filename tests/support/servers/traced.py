@@ -17,8 +17,7 @@ from ops.services.services import Services
 from tests.support.hubs.strace import SYNCING, Call, calls, syncs_written_to
 
 TRACED = ("hbase", "kafka")
-_FIRST_SHIFT = 1_000
-_LAST_SHIFT = 9_000
+_SHIFTS = range(80, 900, 100)  # beside those of other sets, below the ports of hubs
 
 
 class TracedServices(Services):
@@ -49,5 +48,5 @@ def traced_services(folder: Path, libraries: Path) -> Iterator[TracedServices]:
 
 
 def _free_ports() -> Ports:
-    sets = map(Ports, range(_FIRST_SHIFT, _LAST_SHIFT, 10))
+    sets = map(Ports, _SHIFTS)
     return next(ports for ports in sets if all(is_free(port) for name in NAMES for port in ports_of(name, ports)))

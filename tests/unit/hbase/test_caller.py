@@ -6,6 +6,7 @@ Failed calls leave nothing behind: an error that goes up is kept by none of the 
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -14,7 +15,7 @@ import pytest
 
 from iothub.base.errors import BackendError, LocalProtocolError
 from iothub_services.hbase import calls
-from iothub_services.hbase.caller import Caller, ThreadCaller
+from iothub_services.hbase.caller import Caller, ThreadCaller, _process_reactor
 from iothub_services.hbase.calls import Call, Scan
 from iothub_services.hbase.pages import pages
 from tests.unit.hbase.conftest import MakeClient, World
@@ -130,3 +131,7 @@ def test_reactor_thread_must_not_wait(make_client: MakeClient) -> None:
 
     with pytest.raises(LocalProtocolError, match="reactor thread"):
         caller.call(calls.table_names())
+
+
+def test_reactor_of_a_tool_goes_by_a_clock_that_nobody_sets() -> None:
+    assert _process_reactor().seconds is time.monotonic
