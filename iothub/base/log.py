@@ -136,7 +136,7 @@ def suppressed() -> int:
 def blank_secrets(_logger: object, _method: str, fields: Fields) -> Fields:
     """Blank every field whose name sounds like a secret, at any depth."""
     for name, value in fields.items():
-        if _SECRET_FIELD.search(name):
+        if _SECRET_FIELD.search(str(name)):  # of a mapping it may be a number
             fields[name] = _BLANKED
         elif isinstance(value, Mapping):
             fields[name] = blank_secrets(None, "", dict(value))

@@ -67,6 +67,17 @@ def test_secrets_are_blanked_at_any_depth() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
+def test_names_of_a_mapping_may_be_numbers(form: str) -> None:
+    """A line that cannot be written would end the work that says it: bytes by node, for example."""
+    out = io.StringIO()
+    log.configure(form=form, stream=out)
+
+    log.get("x").error("beginning again", dropped_bytes={2: 300})
+
+    assert "300" in out.getvalue()
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
 @pytest.mark.parametrize("hostile", ["a\nb", "a\x1b[31mb", "a\rb", "a\x00b", "a\u2028b", "a\u202eb", b"a\nb"])
 def test_hostile_text_stays_on_its_line(form: str, hostile: object) -> None:
     """Newline and ANSI in client strings are neutralised."""
