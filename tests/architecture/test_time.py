@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.architecture.tree import ROOT, parsed, shown
 
-FOLDERS = ("behaviour", "integration", "scenarios")
+FOLDERS = ("behaviour", "integration", "scenarios", "services")
 WAITING = re.compile(r"\buntil\(|\b(monotonic|perf_counter|time)\(\) -")
 CLOCKS = frozenset(("monotonic", "perf_counter", "time"))
 

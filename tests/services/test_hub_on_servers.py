@@ -25,7 +25,7 @@ from tests.support.hbase.own_tables import caller_of, reopen_regions
 from tests.support.hubs.hub import Hub
 from tests.support.hubs.server_hub import alarms, own_stores, server_hub
 from tests.support.ports import free_port
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def clients(hub: Hub) -> Iterator[Clients]:
 
 
 def fetch(hub: Hub, path: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}{path}", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}{path}", timeout=PATIENCE_S) as answer:
         return str(answer.read().decode())
 
 
@@ -242,7 +242,7 @@ def test_metrics_tell_of_hbase(hub: Hub, clients: Clients) -> None:
 def test_doctor_finds_everything_in_order_beside_the_hub(hub: Hub) -> None:
     """Every server, table and topic that the settings name; and what is missing when it is."""
     again(hub, is_killed=False)  # what the tests before have done is over
-    until(lambda: not alarms(hub), "nothing is wrong", 30.0)
+    until(lambda: not alarms(hub), "nothing is wrong")
     rows = {str(row["name"]): row for row in hub.rows("doctor")}
 
     assert [
@@ -271,7 +271,7 @@ def test_hub_with_other_accounts_is_refused(hub: Hub, tmp_path: Path) -> None:
     stranger.launch()
     try:
         assert stranger.process is not None
-        assert stranger.process.wait(timeout=60) == 4
+        assert stranger.process.wait(timeout=PATIENCE_S) == 4
     finally:
         stranger.close()
     assert stranger.log.count("belongs to installation") == 1

@@ -18,10 +18,8 @@ from tests.support.hubs.hub import Hub
 from tests.support.hubs.kafka_hub import readiness
 from tests.support.hubs.server_hub import Stores, alarms, own_stores, server_hub, share_accounts, sister
 from tests.support.night import by_day
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
-RECOVERY_S = 10.0
-NOTICE_S = 15.0  # the hub's time-out for HBase, and some seconds
 RATE_PER_S = 20
 KILLS, KILLS_S = by_day((2, 6.0), (3, 9.0))  # to the other hub and back
 STOP_TIMEOUT_S = 4
@@ -58,7 +56,7 @@ def emptied(hub: Hub, services: Services) -> Iterator[Hub]:
     hub.data_dir, hub.environment = data_dir, environment
     services.up("kafka", "hbase")
     hub.start()
-    until(lambda: nothing_is_retained(hub), "nothing is retained", 60.0)
+    until(lambda: nothing_is_retained(hub), "nothing is retained")
 
 
 def nothing_is_retained(hub: Hub) -> bool:
@@ -78,12 +76,12 @@ def test_kill_of_hbase_under_publishers_loses_nothing(services: Services, emptie
 
     def strike() -> None:
         services.kill("hbase")
-        until(lambda: ("store_failed", "queues") in alarms(hub), "an alarm", NOTICE_S)
+        until(lambda: ("store_failed", "queues") in alarms(hub), "an alarm")
         seen.append(alarms(hub))
         assert not is_ready(hub)
         services.up("hbase")
         returned = time.monotonic()
-        until(lambda: is_ready(hub), "the hub is ready again", RECOVERY_S)
+        until(lambda: is_ready(hub), "the hub is ready again")
         recovery_s.append(time.monotonic() - returned)
 
     outcome = run_kills(hub, 1, 2.0, rate_per_s=RATE_PER_S, drain_s=60, seed=7, strike=strike, casting=steady_cast)
@@ -138,13 +136,13 @@ def test_hub_waits_for_hbase_at_the_start(services: Services, hub: Hub) -> None:
     assert refused.stderr.splitlines()[-1].startswith("iothub: HBase's gateway 127.0.0.1:")
     for is_patient in (False, True):
         hub.launch()
-        until(lambda: "waiting for HBase" in readiness(hub)[1], "the reason on /readyz", 30)
+        until(lambda: "waiting for HBase" in readiness(hub)[1], "the reason on /readyz")
         if not is_patient:
             assert hub.stop() == 0
 
     services.up("hbase")
 
-    until(lambda: is_ready(hub), "the hub is ready", RECOVERY_S)
+    until(lambda: is_ready(hub), "the hub is ready")
     assert clients(5, "s", keep=True).connack.session_present
     clients.leave()
     assert hub.stop() == 0
@@ -155,7 +153,7 @@ def test_hub_without_tables_says_what_to_do(hub: Hub, stores: Stores) -> None:
     """Exit code 3: waiting makes no table."""
     elsewhere = {**hub.whole_environment, "IOTHUB_HBASE__NAMESPACE": f"{stores.namespace}x"}
 
-    done = subprocess.run(hub.command(), capture_output=True, text=True, timeout=60, check=False, env=elsewhere)
+    done = subprocess.run(hub.command(), capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=elsewhere)
 
     assert done.returncode == 3
     assert "create them: iothub hbase create-tables" in done.stderr

@@ -21,12 +21,10 @@ from tests.support.hubs.hub import Hub
 from tests.support.hubs.kafka_hub import readiness
 from tests.support.hubs.server_hub import Stores, own_stores, server_hub
 from tests.support.night import at_night
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 TIMEOUT_S = "10s"  # as by default: nobody waits for it here
-START_S = 30.0
 NOTICE_S = 10.0
-RECOVERY_S = 10.0
 SESSIONS = 5
 SHORT_S = 4  # of a hub that is to give calls up soon
 
@@ -95,7 +93,7 @@ def is_ready(hub: Hub) -> bool:
 
 def gateway_is_up(hub: Hub, gateway: Endpoint) -> bool:
     """As the metric says."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=PATIENCE_S) as answer:
         page = answer.read().decode()
     return f'iothub_hbase_gateway_up{{gateway="{gateway}"}} 1' in page
 
@@ -110,8 +108,8 @@ def test_hub_starts_beside_a_gateway_that_hangs(services: Services, hub: Hub, se
     assert f"{second} has not answered" in hub.run("doctor", check=False).stdout
 
     began = time.monotonic()
-    hub.start(START_S)
-    until(lambda: is_ready(hub), "the hub is ready", START_S)
+    hub.start(PATIENCE_S)
+    until(lambda: is_ready(hub), "the hub is ready")
     sys.stdout.write(f"ready after {time.monotonic() - began:.1f} s beside a gateway that hangs\n")
 
     assert not gateway_is_up(hub, second)
@@ -124,14 +122,14 @@ def test_hub_starts_beside_a_gateway_that_hangs(services: Services, hub: Hub, se
 
     services.resume("gateway")
 
-    until(lambda: gateway_is_up(hub, second), "the metric", RECOVERY_S)
+    until(lambda: gateway_is_up(hub, second), "the metric")
     assert hub.stop() == 0
 
 
 def test_gateway_that_hangs_is_noticed_by_an_idle_hub(services: Services, hub: Hub, second: Endpoint) -> None:
     """Nobody has called, and nobody is kept waiting afterwards."""
     hub.start()
-    until(lambda: is_ready(hub) and gateway_is_up(hub, second), "the hub is ready", START_S)
+    until(lambda: is_ready(hub) and gateway_is_up(hub, second), "the hub is ready")
 
     services.pause("gateway")
 
@@ -170,13 +168,13 @@ def test_start_waits_when_the_only_gateway_hangs_in_the_middle_of_the_loading(
     hub = made
     hanging.hang_at = scan_of(table)
     hub.launch()
-    until(lambda: hanging.is_hung, "the loading has begun", START_S)
-    until(lambda: f"HBase's gateway {hanging.address} has not answered" in readiness(hub)[1], "the reason", START_S)
+    until(lambda: hanging.is_hung, "the loading has begun")
+    until(lambda: f"HBase's gateway {hanging.address} has not answered" in readiness(hub)[1], "the reason")
     assert hub.is_running()
 
     hanging.let_go()
 
-    until(lambda: is_ready(hub), "the hub is ready", START_S)
+    until(lambda: is_ready(hub), "the hub is ready")
     clients = Clients(Listener(hub, "tcp"))
     for number in range(SESSIONS):
         assert clients(5, f"s{number}", keep=True).connack.session_present

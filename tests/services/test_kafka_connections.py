@@ -25,10 +25,9 @@ from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.statistics import StatisticsWriter
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 ATTEMPTS = 3
-WAIT_S = 30.0
 HASTY_S = 1.5  # each attempt at a broker that is gone lasts as long
 NOBODY = Endpoint(HOST, 1)
 
@@ -98,17 +97,17 @@ def test_producer_that_waits_for_a_leader_takes_no_processor(broker_alone: Servi
     with cluster.admin() as admin:
         admin.create_topics([NewTopic(topic, 1, 1)])
         producer = cluster.producer()
-        producer.send(topic, b"first", partition=0).get(WAIT_S)
+        producer.send(topic, b"first", partition=0).get(PATIENCE_S)
         admin.delete_topics([topic])
-        until(lambda: topic not in admin.list_topics(), "the topic is gone", WAIT_S)
+        until(lambda: topic not in admin.list_topics(), "the topic is gone")
         waiting = producer.send(topic, b"second", partition=0)
         time.sleep(1.0)
         taken, began = producer_thread_s(producer), time.monotonic()
         time.sleep(3.0)
         share = (producer_thread_s(producer) - taken) / (time.monotonic() - began)
         admin.create_topics([NewTopic(topic, 1, 1)])
-        waiting.get(WAIT_S)
-        producer.close(WAIT_S)
+        waiting.get(PATIENCE_S)
+        producer.close(PATIENCE_S)
 
     assert share < 0.1
 

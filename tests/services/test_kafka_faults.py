@@ -23,12 +23,10 @@ from tests.support.hubs.kafka_hub import (
     subscribed,
 )
 from tests.support.night import at_night, by_day
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 FILTERS = by_day(500, 1_000)
 PAUSE_S = 6.0
-RECOVERY_S = 10.0
-START_S = 120.0  # of a hub that has no states, and reads tens of thousands of events on a busy machine
 
 
 @pytest.fixture
@@ -51,14 +49,14 @@ def test_kill_of_kafka_during_thousands_of_subscribes_loses_nothing(
     crowd = [Subscribing(hub.ports["tcp"], f"client-{number}", FILTERS) for number in range(clients)]
     for subscriber in crowd:
         subscriber.start()
-    until(lambda: sum(len(each.granted) for each in crowd) > clients * FILTERS // 7, "SUBACKs before the kill", 60)
+    until(lambda: sum(len(each.granted) for each in crowd) > clients * FILTERS // 7, "SUBACKs before the kill")
     broker_alone.kill("kafka")
-    until(lambda: not is_ready(hub), "the hub says that a store fails", 15)
+    until(lambda: not is_ready(hub), "the hub says that a store fails")
     before = sum(len(each.granted) for each in crowd)
     broker_alone.up("kafka")
     returned = time.monotonic()
-    until(lambda: sum(len(each.granted) for each in crowd) > before, "SUBACKs after Kafka's return", RECOVERY_S)
-    until(lambda: is_ready(hub), "the hub is ready again", RECOVERY_S)
+    until(lambda: sum(len(each.granted) for each in crowd) > before, "SUBACKs after Kafka's return")
+    until(lambda: is_ready(hub), "the hub is ready again")
     print(f"SUBACKs {before} before, ready {time.monotonic() - returned:.1f} s after Kafka's return")
     for subscriber in crowd:
         subscriber.close()
@@ -71,7 +69,7 @@ def test_kill_of_kafka_during_thousands_of_subscribes_loses_nothing(
     for client_id, filters in granted.items():
         assert filters <= {topic_filter for _, topic_filter in sessions[client_id].subscriptions}
     assert len([1 for logged in events if logged.event.type.word == "session.subscribed"]) == clients * FILTERS
-    hub.start(START_S)
+    hub.start(PATIENCE_S)
     rows = {str(row["name"]): row["subscriptions"] for row in hub.rows("session", "list", "acme")}
     assert rows == dict.fromkeys(granted, FILTERS)
 
@@ -79,7 +77,7 @@ def test_kill_of_kafka_during_thousands_of_subscribes_loses_nothing(
 def test_pause_of_kafka_holds_acknowledgements_back(broker_alone: Services, kafka: Kafka, hub: Hub) -> None:
     """No SUBACK without its event; an alarm; after the pause everything goes on, and the event is there once."""
     hub.start()
-    with RawClient(hub.ports["tcp"], 5, timeout=60) as client:
+    with RawClient(hub.ports["tcp"], 5) as client:
         client.connect("c", "acme/dev1", clean=False, props=PERSISTENT)
         client.subscribe(("before", 1))
         broker_alone.pause("kafka")
@@ -90,10 +88,10 @@ def test_pause_of_kafka_holds_acknowledgements_back(broker_alone: Services, kafk
         assert not ready
         assert "a store refuses writes" in reasons
         broker_alone.resume("kafka")
-        client.timeout = RECOVERY_S
+        client.timeout = PATIENCE_S
         client.expect(SUBACK)
         client.subscribe(("after", 1))
-        until(lambda: is_ready(hub), "the hub is ready again", RECOVERY_S)
+        until(lambda: is_ready(hub), "the hub is ready again")
 
     events = log_of(kafka)
     assert [subscribed(events, name) for name in ("before", "during", "after")] == [1, 1, 1]
@@ -106,13 +104,13 @@ def test_subscription_that_was_refused_is_not_there_afterwards(
     hub = kafka_hub(tmp_path, kafka, queues__give_up="2s")
     hub.start()
     try:
-        with RawClient(hub.ports["tcp"], 5, timeout=30) as client:
+        with RawClient(hub.ports["tcp"], 5) as client:
             client.connect("c", "acme/dev1", clean=False, props=PERSISTENT)
             client.subscribe(("before", 1))  # after it, no event of the CONNECT is on its way
             broker_alone.pause("kafka")
             assert client.subscribe(("refused", 1)).codes == [0x80]
             broker_alone.resume("kafka")
-            until(lambda: is_ready(hub), "the hub is ready again", RECOVERY_S)
+            until(lambda: is_ready(hub), "the hub is ready again")
             assert client.subscribe(("granted", 1)).codes == [1]
     finally:
         broker_alone.resume("kafka")
@@ -131,14 +129,14 @@ def test_hub_waits_for_kafka_at_the_start(broker_alone: Services, kafka: Kafka, 
     assert refused.stderr.startswith("iothub: Kafka at 127.0.0.1:")
     for is_patient in (False, True):
         hub.launch()
-        until(lambda: "waiting for Kafka" in readiness(hub)[1], "the reason on /readyz", 30)
+        until(lambda: "waiting for Kafka" in readiness(hub)[1], "the reason on /readyz")
         assert not is_ready(hub)
         if not is_patient:
             assert hub.stop() == 0
 
     broker_alone.up("kafka")
 
-    until(lambda: is_ready(hub), "the hub is ready", RECOVERY_S)
+    until(lambda: is_ready(hub), "the hub is ready")
     with RawClient(hub.ports["tcp"], 5) as client:
         client.connect("c", "acme/dev1", clean=False, props=PERSISTENT)
         client.subscribe(("a", 1))

@@ -112,7 +112,7 @@ def test_cluster_is_in_order_before_and_beside_its_hubs(hubs: list[Hub]) -> None
 
     _begin(hubs)
 
-    until(lambda: not_ok(hubs[1]) == {}, "the ledger is whole", 30)
+    until(lambda: not_ok(hubs[1]) == {}, "the ledger is whole")
     found = looks(hubs[1])
     assert set(found) >= {"accounts", "Redis", "Kafka", "HBase queue coprocessor", "streams", "installation, HBase"}
     assert "mysql" in found["accounts"][1]

@@ -29,11 +29,10 @@ from tests.support.hubs.kafka_hub import readiness
 from tests.support.hubs.many_sessions import acme_id, leave_many
 from tests.support.hubs.server_hub import REGIONS, TIMEOUT_S, Stores, own_stores, server_hub
 from tests.support.night import at_night, by_day
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 SESSIONS = by_day(5_000, 20_000)
 NARROW = 300  # queues whose limits the start changes one by one: so it lasts
-START_S = 60.0
 READY_S = by_day(10.0, 40.0)  # what was not answered is asked again
 STOP_S = 5.0
 STATES, ALL = "sessions are being loaded from HBase and Kafka", "sessions are being loaded from the stores"
@@ -76,7 +75,7 @@ def is_logged(hub: Hub, words: str) -> Callable[[], bool]:
 
 def pause_at(services: Services, hub: Hub, moment: str) -> None:
     """Pause HBase, gateway and all, when `/readyz` says that the loading is so far."""
-    until(is_logged(hub, moment), moment, START_S)
+    until(is_logged(hub, moment), moment)
     services.pause("hbase")
     assert moment in readiness(hub)[1], "the pause came too late"
 
@@ -149,14 +148,14 @@ def test_refusal_in_the_middle_that_no_waiting_mends_ends_the_start(
     within = rb".{0,32}" + tenant if table == "queue_index" else rb"\W"
     hanging.hang_at = re.compile(rb"scannerOpenWithScan.{0,64}:" + table.encode() + within, re.DOTALL)
     made.launch()
-    until(lambda: hanging.is_hung, "the loading has begun", START_S)
+    until(lambda: hanging.is_hung, "the loading has begun")
     assert "sessions are being loaded" in readiness(made)[1]
-    with caller_of(services, timeout_s=START_S) as caller:
+    with caller_of(services, timeout_s=PATIENCE_S) as caller:
         caller.call(table_calls.disable_table(name))
         try:
             hanging.let_go()
             assert made.process is not None
-            assert made.process.wait(START_S) == 7
+            assert made.process.wait(PATIENCE_S) == 7
         finally:
             caller.call(table_calls.enable_table(name))
 
@@ -179,7 +178,7 @@ def test_start_without_the_coprocessor_ends_no_session(services: Services, tmp_p
         hub.launch()
         try:
             assert hub.process is not None
-            assert hub.process.wait(START_S) == 7
+            assert hub.process.wait(PATIENCE_S) == 7
         finally:
             hub.close()
         assert hub.log.splitlines()[-1] == (

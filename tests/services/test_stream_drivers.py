@@ -17,10 +17,10 @@ from iothub_services.streams.port import Direction, Incoming, Outgoing, Stream
 from ops.services.services import Services
 from tests.support.servers.kafka import own_topics
 from tests.support.servers.streams import read_all, write
+from tests.support.waiting import PATIENCE_S
 
 OUT = Stream(1, 1, "acme", "out", Direction.OUT, "#", 2, 3_600_000)
 INWARD = Stream(2, 1, "acme", "inward", Direction.IN, "#", 1, 3_600_000)
-PATIENCE_S = 20.0
 
 
 @pytest.fixture

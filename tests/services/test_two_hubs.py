@@ -27,13 +27,11 @@ from tests.support.hubs.kafka_hub import readiness
 from tests.support.hubs.server_hub import own_stores
 from tests.support.hubs.two_hubs import Pair, pair_of_hubs, run_pair
 from tests.support.night import by_day
-from tests.support.waiting import comes_true, until
+from tests.support.waiting import PATIENCE_S, comes_true, until
 
-LINKED_S = 10.0
 RESTORED_S = 30.0  # a hub that was taken for dead begins again within 25 s
 TOGETHER_S = 2.0
 PROMPT_S = 1.0  # a tenth of the time between two looks at the tails
-BURIED_S = 25.0  # ten seconds of silence, and the machine may be busy
 KILLS, KILLS_S = by_day((2, 8.0), (4, 32.0))  # by day each of the two once
 
 At = Callable[[Hub], Clients]
@@ -80,13 +78,13 @@ def row(hub: Hub, client_id: str) -> dict[str, object]:
 
 def test_hubs_are_linked_both_ways_and_again_after_a_kill(pair: Pair) -> None:
     """`cluster status` of each shows the other one as `up`; a hub that was killed comes back under a new incarnation."""
-    until(lambda: are_linked(pair), "both links are up", LINKED_S)
+    until(lambda: are_linked(pair), "both links are up")
 
     pair.second.kill()
-    until(lambda: states(pair.first).get(2) in {"down", "gone"}, "the link is down", BURIED_S)
+    until(lambda: states(pair.first).get(2) in {"down", "gone"}, "the link is down")
     pair.second.start()
 
-    until(lambda: are_linked(pair), "both links are up", LINKED_S)
+    until(lambda: are_linked(pair), "both links are up")
     assert json.loads(pair.first.run("status", "-o", "json").stdout)["links"] == {"up": 1, "hubs": 1}
 
 
@@ -103,7 +101,7 @@ def are_linked(pair: Pair) -> bool:
 
 def test_hub_that_is_drained_from_the_other_one_sends_its_clients_there(pair: Pair, at: At) -> None:
     """Use another server; the session is there, and the hub takes clients again when it is resumed."""
-    until(lambda: states(pair.first).get(2) == "up", "the link is up", LINKED_S)
+    until(lambda: states(pair.first).get(2) == "up", "the link is up")
     kept, old = at(pair.second)(5, "drained", keep=True), at(pair.second)(4)
     kept.subscribe(("drained", 1))
 
@@ -235,7 +233,7 @@ def test_clean_start_at_one_hub_ends_the_session_at_the_other(pair: Pair, at: At
 
 def test_message_is_with_a_session_at_the_other_hub_within_a_second(pair: Pair, at: At) -> None:
     """The hub that stores it says so over the link: nothing waits for the next look at the tails of the queues."""
-    until(lambda: are_linked(pair), "both links are up", LINKED_S)
+    until(lambda: are_linked(pair), "both links are up")
     subscriber, publisher = at(pair.first)(5, "prompt", keep=True), at(pair.second)(5, device="dev2")
     subscriber.subscribe(("prompt", 1))
     took_s = list[float]()
@@ -250,7 +248,7 @@ def test_message_is_with_a_session_at_the_other_hub_within_a_second(pair: Pair, 
 
 def test_change_of_qos_while_messages_flow_from_the_other_hub_loses_and_doubles_none(pair: Pair, at: At) -> None:
     """0 -> 1 -> 0 -> 1 by SUBSCRIBE: all that is published after the SUBACK for QoS 1 comes, and nothing comes by link and queue [MQTT-3.8.4-3]."""
-    until(lambda: are_linked(pair), "both links are up", LINKED_S)
+    until(lambda: are_linked(pair), "both links are up")
     subscriber, publisher = at(pair.first)(5, "qos", keep=True), at(pair.second)(5, device="dev2")
     sent, promised, got = 0, set(), list[bytes]()
     for packet_id, qos in enumerate((0, 1, 0, 1), 101):
@@ -310,7 +308,7 @@ def test_session_list_shows_the_sessions_of_both(pair: Pair, at: At) -> None:
         return all(row(hub, client_id)["is_connected"] for client_id in ("listed-1", "listed-2"))
 
     for hub in (pair.first, pair.second):
-        until(partial(are_connected, hub), "both are connected", 30)
+        until(partial(are_connected, hub), "both are connected")
 
 
 def test_client_of_the_other_hub_is_listed_and_kicked(pair: Pair, at: At) -> None:
@@ -318,7 +316,7 @@ def test_client_of_the_other_hub_is_listed_and_kicked(pair: Pair, at: At) -> Non
     for hub in (pair.first, pair.second):
         hub.stop()
         hub.start()
-    until(lambda: are_linked(pair), "both links are up", LINKED_S)
+    until(lambda: are_linked(pair), "both links are up")
     at(pair.first)(5, "near")
     client = at(pair.second)(5, "far")
 
@@ -335,7 +333,7 @@ def test_commands_reach_both_hubs(pair: Pair, at: At) -> None:
     for hub in (pair.first, pair.second):
         hub.stop()
         hub.start()
-    until(lambda: are_linked(pair), "both links are up", LINKED_S)
+    until(lambda: are_linked(pair), "both links are up")
     kept, short = at(pair.second)(5, "kept", keep=True), at(pair.second)(5, "short")
     kept.publish("mine/kept", b"x", qos=1, retain=True)
 
@@ -361,9 +359,9 @@ def test_successor_sends_the_wills_and_ends_the_sessions_of_a_hub_that_was_kille
 
     pair.first.kill()
 
-    watcher.timeout = BURIED_S
+    watcher.timeout = PATIENCE_S
     assert {watcher.take(1)[0].topic for _ in range(2)} == {"dead/mortal", "dead/lasting"}
-    until(lambda: "mortal" not in {each["name"] for each in pair.second.rows("session", "list", "acme")}, "expired", 15)
+    until(lambda: "mortal" not in {each["name"] for each in pair.second.rows("session", "list", "acme")}, "expired")
     assert not row(pair.second, "lasting")["is_connected"]
     watcher.timeout = 5.0
     pair.first.start()
@@ -393,19 +391,19 @@ def test_start_that_a_store_holds_up_has_a_successor_for_the_sessions_of_the_hub
     pair.first.kill()
     hanging.hang_at = re.compile(rb"scannerOpenWithScan.{0,64}:state\W", re.DOTALL)
     pair.first.launch()
-    until(lambda: hanging.is_hung, "the loading has begun", 30)
+    until(lambda: hanging.is_hung, "the loading has begun")
     assert "sessions are being loaded" in readiness(pair.first)[1]
 
-    watcher.timeout = 2 * BURIED_S
+    watcher.timeout = 2 * PATIENCE_S
     assert {watcher.take(1)[0].topic for _ in range(2)} == {"held/brief", "held/lasting"}
     assert pair.first.is_running()
     assert not readiness(pair.first)[0]
-    until(lambda: "brief" not in {each["name"] for each in pair.second.rows("session", "list", "acme")}, "expired", 15)
+    until(lambda: "brief" not in {each["name"] for each in pair.second.rows("session", "list", "acme")}, "expired")
     at(pair.second)(5, device="dev2").publish("for-held", b"0", qos=1)
 
     hanging.let_go()
 
-    until(lambda: readiness(pair.first)[0], "the first hub is ready", 30)
+    until(lambda: readiness(pair.first)[0], "the first hub is ready")
     watcher.timeout = 3.0
     watcher.nothing()
     assert "brief" not in {each["name"] for each in pair.first.rows("session", "list", "acme")}
@@ -418,7 +416,7 @@ def test_start_that_a_store_holds_up_has_a_successor_for_the_sessions_of_the_hub
 
 def test_hub_that_was_taken_for_dead_begins_again_without_its_clients(pair: Pair, at: At) -> None:
     """It stood still for longer than the others wait. Its client is told, and finds at the other hub what was published, in order, once."""
-    until(lambda: states(pair.second).get(1) == "up", "the link is up", LINKED_S)
+    until(lambda: states(pair.second).get(1) == "up", "the link is up")
     client, publisher = at(pair.first)(5, "sleeper", keep=True), at(pair.second)(5, device="dev2")
     client.subscribe(("sleep", 2))
     sent = [b"%d" % number for number in range(20)]
@@ -431,19 +429,19 @@ def test_hub_that_was_taken_for_dead_begins_again_without_its_clients(pair: Pair
         until(
             lambda: pair.second.log.count("took over the sessions of hubs that are gone") > before,
             "there is a successor",
-            BURIED_S,
+            PATIENCE_S,
         )
     finally:
         pair.first.process.send_signal(signal.SIGCONT)
     for payload in sent[10:]:
         publisher.publish("sleep", payload, qos=2)
 
-    assert [(packet.kind, packet.code) for packet in client.expect_closed(timeout=15.0)] == [(DISCONNECT, 0x8B)]
+    assert [(packet.kind, packet.code) for packet in client.expect_closed()] == [(DISCONNECT, 0x8B)]
     again = at(pair.second)(5, "sleeper", keep=True)
     assert again.payloads(20) == sent
     again.nothing()
-    until(lambda: readiness(pair.first)[0], "the hub has begun again", BURIED_S)
-    until(lambda: are_linked(pair), "both links are up", LINKED_S)
+    until(lambda: readiness(pair.first)[0], "the hub has begun again")
+    until(lambda: are_linked(pair), "both links are up")
     assert pair.first.process.poll() is None
 
 
@@ -453,7 +451,7 @@ def test_second_hub_with_the_same_node_number_is_refused(pair: Pair) -> None:
     assert pair.second.stop() == 0
 
     done = subprocess.run(
-        pair.second.command(), capture_output=True, text=True, timeout=60, check=False, env=environment
+        pair.second.command(), capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment
     )
 
     assert done.returncode == 4, done.stderr

@@ -10,9 +10,9 @@ from ops.services.services import Services
 from tests.support.clients.clients import Listener
 from tests.support.clients.mqtt_clients import Clients
 from tests.support.hubs.linked_hubs import linked_hubs
+from tests.support.waiting import PATIENCE_S
 
 READERS = 4  # at each machine: the kernel chooses the worker
-UP_AGAIN_S = 60.0
 
 
 def test_workers_of_two_machines_are_one_cluster(services: Services, tmp_path: Path) -> None:
@@ -34,4 +34,4 @@ def test_workers_of_two_machines_are_one_cluster(services: Services, tmp_path: P
         worker = next(each for each in linked.hubs[1].processes() if "--as-worker" in each.cmdline())
         os.kill(worker.pid, signal.SIGKILL)
         worker.wait(10)
-        linked.wait(UP_AGAIN_S)
+        linked.wait(PATIENCE_S)

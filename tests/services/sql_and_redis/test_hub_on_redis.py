@@ -23,7 +23,7 @@ from tests.support.hubs.datadirs import fresh_hub
 from tests.support.hubs.hub import Hub
 from tests.support.hubs.server_hub import alarms
 from tests.support.ports import free_port
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 DATABASE = 42  # nobody else's: it is emptied
 PREFIX = f"hub-{uuid.uuid4().hex[:8]}"
@@ -137,7 +137,7 @@ def test_emptied_redis_is_an_alarm(hub: Hub, clients: Clients, redis_server: Ser
     with closing(connection(redis_server)) as redis:
         redis.run("FLUSHDB")
 
-    until(lambda: ("store_lost", "queues") in alarms(hub), "the alarm about lost queues", timeout_s=20)
+    until(lambda: ("store_lost", "queues") in alarms(hub), "the alarm about lost queues")
 
     assert hub.rows("queue", "list", "acme") == []
     assert hub.stop() == 0
@@ -177,14 +177,12 @@ def test_damaged_queue_costs_its_own_session_alone(hub: Hub, clients: Clients, r
     assert alarms(hub) == {("store_corrupt", "queue_lost")}
     well = clients(5, "well", keep=True)
     assert well.payloads(2) == [b"1", b"2"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/readyz", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/readyz", timeout=PATIENCE_S) as answer:
         assert json.load(answer)["ready"]
     assert f"queue {queue_id} is damaged and lost" in hub.run("status").stdout
     assert not clients(5, "blind", keep=True).connack.session_present
     with closing(connection(redis_server)) as redis:
-        until(
-            lambda: redis.run("KEYS", f"{PREFIX}:queue:{{{queue_id}}}:*") == [], "the queue's keys to go", timeout_s=20
-        )
+        until(lambda: redis.run("KEYS", f"{PREFIX}:queue:{{{queue_id}}}:*") == [], "the queue's keys to go")
 
 
 def test_session_of_a_queue_that_was_damaged_while_no_hub_ran_ends_at_the_start(

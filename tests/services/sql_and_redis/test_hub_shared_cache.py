@@ -17,7 +17,7 @@ from tests.support.hubs.datadirs import fresh_hub
 from tests.support.hubs.hub import Hub
 from tests.support.hubs.redis_cache import settings_of
 from tests.support.ports import free_port
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 APPLIED_S = 1.0
 ACCEPTED, REFUSED = 0, 5
@@ -42,7 +42,7 @@ def is_out_by(hub: Hub, device: str, deadline: float) -> bool:
 
 
 def records(hub: Hub, result: str) -> int:
-    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=PATIENCE_S) as answer:
         page = answer.read().decode()
     found = re.search(rf'^iothub_redis_records_total{{result="{result}"}} (\d+)$', page, re.MULTILINE)
     assert found is not None
@@ -113,11 +113,11 @@ def test_stalled_redis_keeps_nobody_out_and_is_told(hubs: list[Hub], redis_serve
         return {alarm["name"] for alarm in facts["alarms"]}
 
     redis_server.pause("redis")
-    until(lambda: "redis_unreachable" in alarms(), "the alarm", 10)
+    until(lambda: "redis_unreachable" in alarms(), "the alarm")
     assert let_in(hub, "dev1") == ACCEPTED
     hub.run("device", "disable", "acme", "dev2")
     until(lambda: let_in(hub, "dev2") == REFUSED, "dev2 is out")
     redis_server.resume("redis")
 
-    until(lambda: "redis_unreachable" not in alarms(), "the end of the alarm", 10)
+    until(lambda: "redis_unreachable" not in alarms(), "the end of the alarm")
     assert let_in(hub, "dev2") == REFUSED

@@ -128,7 +128,7 @@ def test_replica_takes_over(harness: RedisQueueHarness, tmp_path: Path) -> None:
         claim = store.claim(1, b"reader")
         assert answers(store, 1, 2, 3) == [1, 2, 3]
         with closing(harness.connection()) as first, closing(harness.connection(replica)) as second:
-            until(lambda: has_copied(first), "the replica's copy", timeout_s=20)
+            until(lambda: has_copied(first), "the replica's copy")
             second.run("REPLICAOF", "NO", "ONE")
             assert answers(store, 4, 5) == [4, 5]
             harness.services.kill("redis")

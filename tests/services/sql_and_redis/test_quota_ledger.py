@@ -208,7 +208,7 @@ def test_hub_that_dies_while_a_server_is_away_loses_nothing_acknowledged(
         assert [int(payload) for payload in sleeper.payloads(count)] == list(range(count))
         sleeper.nothing()
         clients.leave()
-    until(lambda: not any(alarm in {name for name, _ in alarms(hub)} for hub in hubs.all), "no alarm", 30.0)
+    until(lambda: not any(alarm in {name for name, _ in alarms(hub)} for hub in hubs.all), "no alarm")
 
 
 def test_changed_rules_and_revoked_devices_are_applied_at_all_three(hubs: Hubs) -> None:
@@ -261,7 +261,7 @@ def pid_of(hub: Hub) -> int:
 
 
 def settled_at(some: list[Hub]) -> None:
-    until(lambda: all(brief(hub)["quota"] == "shared" for hub in some), "limits are shared", 30.0)
+    until(lambda: all(brief(hub)["quota"] == "shared" for hub in some), "limits are shared")
 
 
 def redis(hubs: Hubs, *command: str) -> None:

@@ -86,7 +86,7 @@ def test_stalled_server_costs_one_time_out_and_is_used_again(hub: CachedHub, red
 
     assert all(isinstance(answer.value, RedisUnavailableError) for answer in answers)
     assert took_s < AT_ONCE_S
-    until(lambda: not client.is_degraded, "the client uses Redis again", 10)
+    until(lambda: not client.is_degraded, "the client uses Redis again")
     assert hub.gather([lambda: client.run("PING")]) == [b"PONG"]
     assert [bool(state) for state in hub.states] == [True, False]
 
@@ -96,10 +96,10 @@ def test_killed_server_is_used_again_when_it_is_back(hub: CachedHub, redis_serve
     client = hub.client
     assert client is not None
     redis_server.kill("redis")
-    until(lambda: client.is_degraded, "the client notices", 10)
+    until(lambda: client.is_degraded, "the client notices")
     redis_server.up("redis")
 
-    until(lambda: not client.is_degraded, "the client uses Redis again", 10)
+    until(lambda: not client.is_degraded, "the client uses Redis again")
     assert hub.gather([lambda: client.run("PING")]) == [b"PONG"]
 
 
@@ -131,7 +131,7 @@ def test_server_that_becomes_a_replica_is_left_until_it_is_master_again(redis_se
 
     assert caught.value.retryable
     assert not caught.value.is_written
-    until(lambda: hub.run_many([command("SET", f"{redis.prefix}:a", "z")]) == [b"OK"], "the master is found", 10)
+    until(lambda: hub.run_many([command("SET", f"{redis.prefix}:a", "z")]) == [b"OK"], "the master is found")
     hub.close()
     operator.close()
 
