@@ -19,7 +19,7 @@ from iothub_services.redis.blocking import BlockingRedis
 from iothub_services.redis.calls import RedisUnavailableError, Script, command, script_call
 from ops.services.services import Services
 from tests.support.hubs.redis_cache import TIMEOUT_S, CachedHub, accounts_with, hubs, settings_of
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 APPEND = Script("return redis.call('RPUSH', KEYS[1], ARGV[1])")
 AT_ONCE_S = TIMEOUT_S / 2
@@ -30,9 +30,9 @@ def redis(redis_server: Services) -> Iterator[Redis]:
     settings = settings_of(redis_server.ports.redis)
     yield settings
     redis_server.up("redis")
-    tool = from_settings.blocking(settings)
-    for key in tool.run("KEYS", f"{settings.prefix}*") or []:  # type: ignore[union-attr]
-        tool.run("UNLINK", key)  # type: ignore[arg-type]
+    tool = from_settings.blocking(replace(settings, timeout_s=PATIENCE_S))
+    if keys := tool.run("KEYS", f"{settings.prefix}*"):
+        tool.run("UNLINK", *keys)  # type: ignore[misc]
     tool.close()
 
 
