@@ -35,9 +35,8 @@ class HubReactor(EPollReactor):
     Invariant: who was removed while others were served is not served any more. A second plane is a reader like any other.
     """
 
-    seconds = staticmethod(
-        time.monotonic
-    )  # Twisted's is the wall clock: when that is set back, no timer is due for as long
+    # Twisted's is the wall clock: when that is set back, no timer is due for as long.
+    seconds = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
         self._plane: PlaneReader | None = None

@@ -180,9 +180,8 @@ class _Batch:
 
 
 class _ToolReactor(EPollReactor):
-    seconds = staticmethod(
-        time.monotonic
-    )  # Twisted's is the wall clock: when that is set back, no timer is due for as long
+    # Twisted's is the wall clock: when that is set back, no timer is due for as long.
+    seconds = staticmethod(time.monotonic)
 
 
 @cache
